@@ -1,0 +1,29 @@
+/* What the binding files share. They know Python and no algorithm; the other half the reverse. */
+#ifndef TP_CORE_H
+#define TP_CORE_H
+
+#define PY_SSIZE_T_CLEAN
+#include <Python.h>
+
+#include "layout.h"
+
+typedef struct tp_state {
+    PyObject *frame_error; /* tokenpipe.errors.FrameError */
+    PyObject *row_error;   /* tokenpipe.errors.RowError */
+} tp_state;
+
+tp_state *tp_state_of(PyObject *module);
+
+/* Finds the state from a type made with PyType_FromModuleAndSpec (PyType_GetModule). */
+tp_state *tp_state_of_type(PyTypeObject *type);
+
+/* The one place where a tp_result becomes an exception. Returns NULL. */
+PyObject *tp_raise(tp_state *state, tp_result result, const char *what);
+
+/* Each binding file adds its types and functions; 0, or -1 with an exception set. */
+int tp_init_frames(PyObject *module);
+int tp_init_packer(PyObject *module);
+int tp_init_table(PyObject *module);
+int tp_init_inbox(PyObject *module);
+
+#endif

@@ -1,0 +1,69 @@
+/* The module _core: state, and the table of contents of what it holds. */
+#include "core.h"
+
+tp_state *tp_state_of(PyObject *module) { return (tp_state *)PyModule_GetState(module); }
+
+tp_state *tp_state_of_type(PyTypeObject *type) {
+    PyObject *module = PyType_GetModule(type);
+    return module == NULL ? NULL : tp_state_of(module);
+}
+
+PyObject *tp_raise(tp_state *state, tp_result result, const char *what) {
+    if (result == TP_E_MEMORY) {
+        return PyErr_NoMemory();
+    }
+    return PyErr_Format(state->frame_error, "%s: %s", what, tp_result_text(result));
+}
+
+static int core_exec(PyObject *module) {
+    tp_state *state = tp_state_of(module);
+    PyObject *errors = PyImport_ImportModule("tokenpipe.errors");
+    if (errors == NULL) {
+        return -1;
+    }
+    state->frame_error = PyObject_GetAttrString(errors, "FrameError");
+    state->row_error = PyObject_GetAttrString(errors, "RowError");
+    Py_DECREF(errors);
+    if (state->frame_error == NULL || state->row_error == NULL) {
+        return -1;
+    }
+    if (tp_init_frames(module) < 0 || tp_init_packer(module) < 0 || tp_init_table(module) < 0 ||
+        tp_init_inbox(module) < 0) {
+        return -1;
+    }
+    return 0;
+}
+
+static int core_traverse(PyObject *module, visitproc visit, void *arg) {
+    tp_state *state = tp_state_of(module);
+    Py_VISIT(state->frame_error);
+    Py_VISIT(state->row_error);
+    return 0;
+}
+
+static int core_clear(PyObject *module) {
+    tp_state *state = tp_state_of(module);
+    Py_CLEAR(state->frame_error);
+    Py_CLEAR(state->row_error);
+    return 0;
+}
+
+static PyModuleDef_Slot core_slots[] = {
+    {Py_mod_exec, (void *)core_exec},
+#if PY_VERSION_HEX >= 0x030C0000
+    {Py_mod_multiple_interpreters, Py_MOD_PER_INTERPRETER_GIL_SUPPORTED},
+#endif
+    {0, NULL},
+};
+
+static struct PyModuleDef core_module = {
+    PyModuleDef_HEAD_INIT,
+    .m_name = "tokenpipe._core",
+    .m_doc = "The hot path in C: frames, the binding table, the client's inbox.",
+    .m_size = sizeof(tp_state),
+    .m_slots = core_slots,
+    .m_traverse = core_traverse,
+    .m_clear = core_clear,
+};
+
+PyMODINIT_FUNC PyInit__core(void) { return PyModuleDef_Init(&core_module); }

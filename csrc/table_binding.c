@@ -1,0 +1,4 @@
+/* Not written yet. */
+#include "core.h"
+
+int tp_init_table(PyObject *module) { (void)module; return 0; }

@@ -1,0 +1,78 @@
+"""Say who is to blame.
+
+TokenpipeError
+├── ConfigError            a topology, path or flag is wrong; nothing was started
+├── FrameError             bytes from a peer are not a frame of ours; the frame was dropped
+├── RowError               an array handed to publish() is wrong; nothing was numbered or sent
+├── LaneError              a lane cannot do what was asked
+│   ├── LaneBusy           the name is held by a living process (named)
+│   ├── LaneFull           the bound in bytes is reached and stays so
+│   ├── FrameTooLarge      one frame alone exceeds the bound; it was not numbered
+│   ├── LaneLost           the peer is dead
+│   └── LaneClosed         your own code closed it
+├── ForkError              an object is used in a process that did not make it
+├── StartupError           a child did not become ready (names role, rank, phase, log)
+├── SlotBusy               bind to a slot whose binding has no outcome yet
+├── RequestRejected        the engine refused the request
+└── RequestFailed          the request ended with an error (the reason is in the message)
+"""
+
+
+class TokenpipeError(Exception):
+    """Base of everything tokenpipe raises on purpose."""
+
+
+class ConfigError(TokenpipeError):
+    """A topology, path or flag is wrong; says file, line and key."""
+
+
+class FrameError(TokenpipeError):
+    """Bytes from a peer are not a valid frame; says what and where."""
+
+
+class RowError(TokenpipeError, ValueError):
+    """An argument of publish() is wrong; says which array and row. Nothing was sent."""
+
+
+class LaneError(TokenpipeError):
+    """A lane cannot do what was asked; says which lane."""
+
+
+class LaneBusy(LaneError):
+    """The name is held by a living process; says which."""
+
+
+class LaneFull(LaneError):
+    """The lane holds as many unacknowledged bytes as it may."""
+
+
+class FrameTooLarge(LaneError):
+    """A single frame is larger than the lane's bound; it was not numbered."""
+
+
+class LaneLost(LaneError):
+    """The peer of this lane is dead."""
+
+
+class LaneClosed(LaneError):
+    """This end was closed by your own code."""
+
+
+class ForkError(TokenpipeError):
+    """An object is used in a process that did not make it."""
+
+
+class StartupError(TokenpipeError):
+    """A child process did not become ready; says role, rank, phase, exit and log tail."""
+
+
+class SlotBusy(TokenpipeError):
+    """The slot's present binding has no outcome yet."""
+
+
+class RequestRejected(TokenpipeError):
+    """The engine refused the request."""
+
+
+class RequestFailed(TokenpipeError):
+    """The request ended with an error."""

@@ -1,0 +1,305 @@
+"""Name the things that flow. Imports nothing of ours and does nothing.
+
+One word for one thing, the same here, in C, in tests, metrics and docs.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import Enum, IntEnum
+
+# A handle names one binding of one request to one slot: dp (12 bits), slot (16), generation (35).
+GENERATION_BITS = 35
+SLOT_BITS = 16
+DP_BITS = 12
+MAX_GENERATION = (1 << GENERATION_BITS) - 1
+MAX_SLOTS = 1 << SLOT_BITS
+MAX_DP = 1 << DP_BITS
+
+
+def make_handle(dp_rank: int, slot: int, generation: int) -> int:
+    """Return the positive int64 that names generation `generation` (>= 1) of a slot."""
+    if not (0 <= dp_rank < MAX_DP and 0 <= slot < MAX_SLOTS and 1 <= generation <= MAX_GENERATION):
+        raise ValueError(f"no handle for dp {dp_rank}, slot {slot}, generation {generation}")
+    return (dp_rank << (SLOT_BITS + GENERATION_BITS)) | (slot << GENERATION_BITS) | generation
+
+
+def split_handle(handle: int) -> tuple[int, int, int]:
+    """Return (dp rank, slot, generation) of a handle."""
+    return (
+        handle >> (SLOT_BITS + GENERATION_BITS),
+        (handle >> GENERATION_BITS) & (MAX_SLOTS - 1),
+        handle & MAX_GENERATION,
+    )
+
+
+class RowStatus(IntEnum):
+    """What a worker says of a row beside its tokens; the values are those of the wire."""
+
+    OK = 0
+    DRAINED = 1  # no more rows for this handle
+    RECOVERY_STOP = 2  # the result is incomplete; ends the request, counts no token
+    ERROR = 3  # the runner failed on this row
+    BAD_TOKEN = 4  # the publisher refused a token of this row (negative or outside the vocabulary)
+
+
+class FinishReason(str, Enum):
+    """Why a request ended, as its user reads it."""
+
+    STOP = "stop"
+    LENGTH = "length"
+    ABORT = "abort"
+    ERROR = "error"
+
+    def __str__(self) -> str:
+        return self.value
+
+
+FINISH_CODES: tuple[FinishReason | None, ...] = (
+    None,
+    FinishReason.STOP,
+    FinishReason.LENGTH,
+    FinishReason.ABORT,
+    FinishReason.ERROR,
+)
+"""Finish reason by its code on the wire; 0 is "not finished"."""
+
+
+@dataclass(frozen=True, slots=True)
+class SamplingParams:
+    """How to sample and when to end; names and defaults are vLLM's.
+
+    The pipeline itself applies `max_tokens`, `min_tokens`, `ignore_eos` and `stop_token_ids`;
+    the rest travels to the engine untouched. `ignore_eos` ignores the model's EOS ids, never
+    the caller's own `stop_token_ids`. Before `min_tokens` neither ends the request.
+    """
+
+    n: int = 1
+    max_tokens: int = 16
+    min_tokens: int = 0
+    stop_token_ids: tuple[int, ...] = ()
+    ignore_eos: bool = False
+    temperature: float = 1.0
+    top_p: float = 1.0
+    top_k: int = 0
+    min_p: float = 0.0
+    seed: int | None = None
+    logprobs: int | None = None
+
+    def __post_init__(self) -> None:
+        if self.n < 1:
+            raise ValueError(f"n must be at least 1, not {self.n}")
+        if self.max_tokens < 1:
+            raise ValueError(f"max_tokens must be at least 1, not {self.max_tokens}")
+        if not 0 <= self.min_tokens <= self.max_tokens:
+            raise ValueError(
+                f"min_tokens must be in 0..max_tokens ({self.max_tokens}), not {self.min_tokens}"
+            )
+        if self.logprobs is not None and self.logprobs < 0:
+            raise ValueError(f"logprobs must be None or >= 0, not {self.logprobs}")
+        for token in self.stop_token_ids:
+            if not 0 <= token < 1 << 31:
+                raise ValueError(f"stop_token_ids: {token} is not a token id")
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """One sequence to generate. `internal_id` is unique for ever, `external_id` is the caller's."""
+
+    internal_id: int  # u64: 32 random bits of the client's incarnation, then a counter
+    external_id: str
+    client: int  # index of the client that owns the output
+    prompt_token_ids: tuple[int, ...]
+    params: SamplingParams
+    parent: int | None = None  # internal id of the first sample where n > 1
+    sample_index: int = 0
+    extra: bytes = b""
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """Tokens of one finished request."""
+
+    prompt_tokens: int
+    completion_tokens: int
+
+
+@dataclass(frozen=True, slots=True)
+class TokenLogprobs:
+    """Log probabilities of one output token: the sampled one first, then the top k.
+
+    `token_ids` and `logprobs` have 1 + k entries; a NaN arrives as None. `rank` is the sampled
+    token's rank in the vocabulary (1 is the most likely).
+    """
+
+    token_ids: tuple[int, ...]
+    logprobs: tuple[float | None, ...]
+    rank: int
+
+
+@dataclass(slots=True)
+class RequestOutput:
+    """What one request got since its last output: a delta, never a repeat."""
+
+    request_id: str  # the external id
+    index: int  # sample index, 0 unless n > 1
+    offset: int  # output tokens before this delta
+    token_ids: list[int]
+    finish_reason: FinishReason | None = None
+    stop_reason: int | None = None  # the EOS or stop token id that ended it
+    error: str | None = None  # says who and why where finish_reason is "error"
+    logprobs: list[TokenLogprobs] | None = None  # one per token where asked for
+    usage: Usage | None = None  # with the last output only
+
+    @property
+    def finished(self) -> bool:
+        """Whether this is the request's last output."""
+        return self.finish_reason is not None
+
+
+class RescheduleReason(str, Enum):
+    """Why a binding was handed back to the scheduler."""
+
+    PREEMPTED = "preempted"
+    UNSOLICITED = "unsolicited"  # drained, though nobody asked
+    GAP = "gap"  # rows were lost on the lane and could not be re-sent
+    RANK_LOST = "rank_lost"
+    PARK_LOST = "park_lost"  # rows came long before the bind and were not kept
+    MARKER_TIMEOUT = "marker_timeout"  # preempted, but no drained row within the deadline
+    SLOT_BUSY = "slot_busy"
+
+    def __str__(self) -> str:
+        return self.value
+
+
+# --- events: what Pipeline.poll() returns -------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Submitted:
+    """A client wants this request served."""
+
+    request: Request
+
+
+@dataclass(frozen=True, slots=True)
+class AbortRequested:
+    """A client gave this request up (or is gone). Answer with `cmd.abort(request)`."""
+
+    request: Request
+
+
+@dataclass(frozen=True, slots=True)
+class Finished:
+    """Outcome: the request ended; its client has the final output."""
+
+    request: Request
+    handle: int
+    finish_reason: FinishReason
+    output_tokens: int
+    stop_reason: int | None = None
+    error: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Aborted:
+    """Outcome: the request was aborted. `handle` is None where it was not bound."""
+
+    request: Request
+    handle: int | None
+    output_tokens: int
+
+
+@dataclass(frozen=True, slots=True)
+class Rescheduled:
+    """Outcome: the binding is over, the request is not. Its ids so far are the truth to go on from."""
+
+    request: Request
+    handle: int
+    reason: RescheduleReason
+    output_token_ids: list[int] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True)
+class PrefillDone:
+    """Outcome of a prefill-only binding: its first token(s), to be bound again elsewhere."""
+
+    request: Request
+    handle: int
+    output_token_ids: list[int]
+
+
+@dataclass(frozen=True, slots=True)
+class Released:
+    """The slot's memory may be reused. Comes once per handle, never before its outcome."""
+
+    request: Request
+    handle: int
+    reason: str  # "drained", "rank_lost", "marker_timeout"
+
+
+@dataclass(frozen=True, slots=True)
+class RankUp:
+    """All TP ranks of a DP rank said hello; binds carry this incarnation."""
+
+    dp_rank: int
+    incarnation: int
+
+
+@dataclass(frozen=True, slots=True)
+class RankLost:
+    """A worker of this DP rank is gone or gave up."""
+
+    dp_rank: int
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class ProcessorLost:
+    """A processor died; the requests bound through it ended with an error."""
+
+    processor: int
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class ProcessorUp:
+    """A processor came (back) up."""
+
+    processor: int
+
+
+@dataclass(frozen=True, slots=True)
+class ClientLost:
+    """A client is gone; an AbortRequested follows for each of its live requests."""
+
+    client: int
+    name: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Mismatch:
+    """TP ranks disagree (policy "verify"): the first step and handle where they do."""
+
+    dp_rank: int
+    tp_rank: int
+    step: int
+    handle: int
+
+
+Event = (
+    Submitted
+    | AbortRequested
+    | Finished
+    | Aborted
+    | Rescheduled
+    | PrefillDone
+    | Released
+    | RankUp
+    | RankLost
+    | ProcessorUp
+    | ProcessorLost
+    | ClientLost
+    | Mismatch
+)
