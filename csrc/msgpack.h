@@ -125,6 +125,10 @@ static inline tp_result tp_read_bin(tp_reader *r, const uint8_t **data, uint32_t
     return TP_OK;
 }
 
+/* Whether the bytes are exactly one value without extension types, nested at most max_depth (<= 16)
+ * deep, in which no length or count exceeds the bytes that are left. */
+tp_result tp_value_check(const uint8_t *data, size_t size, uint32_t max_depth);
+
 static inline size_t tp_uint_size(uint64_t v) {
     return v < 0x80 ? 1 : v <= UINT8_MAX ? 2 : v <= UINT16_MAX ? 3 : v <= UINT32_MAX ? 5 : 9;
 }

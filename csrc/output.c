@@ -2,12 +2,10 @@
 #include "columns.h"
 #include "frame.h"
 
-#define FIELDS 9
-
 tp_result tp_output_parse(const uint8_t *data, size_t size, tp_output_view *view) {
-    uint64_t h[FIELDS];
+    uint64_t h[TP_OUT_FIELDS];
     tp_column c[TP_OUT_ERROR + 1];
-    tp_result result = tp_columns_read(data, size, TP_KIND_OUTPUT, h, FIELDS, c, TP_OUT_ERROR);
+    tp_result result = tp_columns_read(data, size, TP_KIND_OUTPUT, h, TP_OUT_FIELDS, c, TP_OUT_ERROR);
     if (result != TP_OK) {
         return result;
     }
@@ -60,7 +58,7 @@ tp_result tp_output_parse(const uint8_t *data, size_t size, tp_output_view *view
 }
 
 static void describe(const tp_output_rows *r, uint64_t *header, tp_part *parts) {
-    const uint64_t h[FIELDS] = {r->lane.instance, r->lane.sender, r->lane.receiver,
+    const uint64_t h[TP_OUT_FIELDS] = {r->lane.instance, r->lane.sender, r->lane.receiver,
                                 r->lane.seq,      r->processor,   r->client,
                                 r->rows,          r->tokens,      r->mono_ns};
     const size_t rows = r->rows;
@@ -83,15 +81,15 @@ static void describe(const tp_output_rows *r, uint64_t *header, tp_part *parts) 
 }
 
 size_t tp_output_size(const tp_output_rows *rows) {
-    uint64_t header[FIELDS];
+    uint64_t header[TP_OUT_FIELDS];
     tp_part parts[TP_OUT_ERROR];
     describe(rows, header, parts);
-    return tp_columns_size(header, FIELDS, parts, TP_OUT_ERROR);
+    return tp_columns_size(header, TP_OUT_FIELDS, parts, TP_OUT_ERROR);
 }
 
 size_t tp_output_write(const tp_output_rows *rows, uint8_t *out) {
-    uint64_t header[FIELDS];
+    uint64_t header[TP_OUT_FIELDS];
     tp_part parts[TP_OUT_ERROR];
     describe(rows, header, parts);
-    return tp_columns_write(TP_KIND_OUTPUT, header, FIELDS, parts, TP_OUT_ERROR, out);
+    return tp_columns_write(TP_KIND_OUTPUT, header, TP_OUT_FIELDS, parts, TP_OUT_ERROR, out);
 }

@@ -2,13 +2,11 @@
 #include "columns.h"
 #include "frame.h"
 
-#define FIELDS 10
-
 tp_result tp_step_parse(const uint8_t *data, size_t size, tp_step_view *view) {
-    uint64_t h[FIELDS];
+    uint64_t h[TP_STEP_FIELDS];
     tp_column c[TP_STEP_LP_RANKS + 1];
     tp_result result =
-        tp_columns_read(data, size, TP_KIND_STEP, h, FIELDS, c, TP_STEP_LP_RANKS);
+        tp_columns_read(data, size, TP_KIND_STEP, h, TP_STEP_FIELDS, c, TP_STEP_LP_RANKS);
     if (result != TP_OK) {
         return result;
     }
@@ -53,7 +51,7 @@ tp_result tp_step_parse(const uint8_t *data, size_t size, tp_step_view *view) {
 }
 
 static void describe(const tp_step_rows *r, uint64_t *header, tp_part *parts) {
-    const uint64_t h[FIELDS] = {r->lane.instance, r->lane.sender, r->lane.receiver, r->lane.seq,
+    const uint64_t h[TP_STEP_FIELDS] = {r->lane.instance, r->lane.sender, r->lane.receiver, r->lane.seq,
                                 r->dp,            r->tp,          r->step,          r->rows,
                                 r->tokens,        r->mono_ns};
     const size_t rows = r->rows;
@@ -73,15 +71,15 @@ static void describe(const tp_step_rows *r, uint64_t *header, tp_part *parts) {
 }
 
 size_t tp_step_size(const tp_step_rows *rows) {
-    uint64_t header[FIELDS];
+    uint64_t header[TP_STEP_FIELDS];
     tp_part parts[TP_STEP_LP_RANKS];
     describe(rows, header, parts);
-    return tp_columns_size(header, FIELDS, parts, TP_STEP_LP_RANKS);
+    return tp_columns_size(header, TP_STEP_FIELDS, parts, TP_STEP_LP_RANKS);
 }
 
 size_t tp_step_write(const tp_step_rows *rows, uint8_t *out) {
-    uint64_t header[FIELDS];
+    uint64_t header[TP_STEP_FIELDS];
     tp_part parts[TP_STEP_LP_RANKS];
     describe(rows, header, parts);
-    return tp_columns_write(TP_KIND_STEP, header, FIELDS, parts, TP_STEP_LP_RANKS, out);
+    return tp_columns_write(TP_KIND_STEP, header, TP_STEP_FIELDS, parts, TP_STEP_LP_RANKS, out);
 }
