@@ -1,0 +1,9 @@
+"""Read configuration strictly: types are never guessed, every error says file, line and key.
+
+Knows no key of its own; `topology.py` declares them.
+"""
+
+from .model import FrozenConfig
+from .yamldoc import KeyPath, YamlDocument, load_yaml
+
+__all__ = ["FrozenConfig", "KeyPath", "YamlDocument", "load_yaml"]

@@ -1,0 +1,169 @@
+"""Say, once, what one instance is made of: a frozen value from YAML or from Python.
+
+Whatever is wrong with it is said before anything starts, all of it at once, as a ConfigError whose
+lines read `file:line: key.path: what (got ...)`. An empty file is a valid topology.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import BeforeValidator, Field
+from typing_extensions import Self
+
+from tokenpipe.config import FrozenConfig, KeyPath
+from tokenpipe.errors import ConfigError
+from tokenpipe.types import MAX_DP, MAX_SLOTS
+
+_MIB = 1 << 20
+
+
+def _tuple(value: Any) -> Any:
+    return tuple(value) if isinstance(value, list) else value
+
+
+def _path(value: Any) -> Any:
+    return Path(value) if isinstance(value, str) and value else value
+
+
+Count = Annotated[int, Field(ge=1, le=1024)]
+Bytes = Annotated[int, Field(ge=1024, le=1 << 40)]
+Seconds = Annotated[float, Field(gt=0, le=86_400, allow_inf_nan=False)]
+TokenId = Annotated[int, Field(ge=0, lt=1 << 31)]
+Directory = Annotated[Path, BeforeValidator(_path)]
+# Anything that can be one file name; how long a socket's path may get is for the transport to say.
+Name = Annotated[str, Field(min_length=1, max_length=100, pattern=r"^[^./\pC][^/\pC]*$")]
+
+
+class Processors(FrozenConfig):
+    """How rows are turned into output: in processes of their own, or inline in the engine's."""
+
+    mode: Literal["process", "inline"] = "process"
+    count: Count | None = None  # None: one per DP rank, at most the cores
+
+
+class Bounds(FrozenConfig):
+    """Most bytes that each queue may hold."""
+
+    lane_bytes: Bytes = 64 * _MIB  # unacknowledged frames of one lane, at their sender
+    max_frame_bytes: Bytes = 16 * _MIB  # one frame; a larger one is refused by either end
+    client_window_bytes: Bytes = 4 * _MIB  # unacknowledged output frames of one client
+    merge_bytes: Bytes = 64 * _MIB  # unsent output of one client, past its window
+    stream_bytes: Bytes = 4 * _MIB  # output of one request that its consumer has not taken
+    park_bytes: Bytes = 4 * _MIB  # rows of one rank that came before their bind
+
+
+class Timeouts(FrozenConfig):
+    """Longest waits, in seconds."""
+
+    startup_s: Seconds = 30.0  # a child, a peer: from start to its welcome
+    publish_s: Seconds = 5.0  # publish() at a full lane, backpressure "block"
+    marker_s: Seconds = 10.0  # a drained row, while its rank shows life
+    park_s: Seconds = 5.0  # a bind whose rows came first
+    gap_s: Seconds = 1.0  # frames that are to be sent again
+    close_s: Seconds = 5.0  # the end/ack exchange of a lane, and a child's exit
+    client_ahead_s: Seconds = 5.0  # rows that a client waits for, having later ones
+
+
+class Topology(FrozenConfig):
+    """One instance: its ranks, processors, clients, bounds and deadlines.
+
+    Construction raises ConfigError for unknown keys, wrong types and impossible combinations.
+    """
+
+    name: Name | None = None  # None: a random one; a living instance's is refused
+    data_parallel_size: Annotated[int, Field(ge=1, le=MAX_DP)] = 1
+    tensor_parallel_size: Count = 1
+    tp_policy: Literal["leader", "verify"] = "leader"
+    platform: Literal["cpu", "gpu", "xpu", "metax_gpu"] = "cpu"  # of the workers
+    slots_per_rank: Annotated[int, Field(ge=1, le=MAX_SLOTS)] = 256
+    vocab_size: Annotated[int, Field(ge=1, le=1 << 31)] | None = None  # None: any int32 >= 0
+    eos_token_ids: Annotated[tuple[TokenId, ...], BeforeValidator(_tuple)] = ()
+    processors: Processors = Processors()
+    clients: Count = 8  # at most so many at a time
+    backpressure: Literal["block", "fail"] = "block"
+    bounds: Bounds = Bounds()
+    timeouts: Timeouts = Timeouts()
+    runtime_dir: Directory | None = None  # where the instance's private directory is made
+    log_dir: Directory | None = None  # None: inside the instance's directory, gone with it
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> Self:
+        """Read a YAML file."""
+        try:
+            text = Path(path).read_text(encoding="utf-8")
+        except (OSError, UnicodeDecodeError) as error:
+            reason = error.strerror if isinstance(error, OSError) else "not UTF-8"
+            raise ConfigError(f"{os.fspath(path)}: cannot be read: {reason}") from None
+        return cls.loads(text, os.fspath(path))
+
+    @classmethod
+    def from_json_dict(cls, values: Mapping[str, Any]) -> Self:
+        """Make the topology that `to_json_dict` wrote."""
+        return cls.checked(dict(values))
+
+    def to_json_dict(self) -> dict[str, Any]:
+        """Return plain values for JSON: all keys, the number of processors filled in."""
+        values: dict[str, Any] = self.model_dump(mode="json")
+        values["processors"]["count"] = self.processor_count
+        return values
+
+    def replaced(self, **changes: Any) -> Self:
+        """Return a copy with some keys changed, checked again; a section may be given in part.
+
+        This is how a command line beats a file: `t.replaced(clients=2, processors={"count": 1})`.
+        """
+        values = self.model_dump(exclude_unset=True)
+        for key, value in changes.items():
+            if isinstance(value, Mapping):
+                value = {**values.get(key, {}), **value}
+            values[key] = value
+        return type(self)(**values)
+
+    @property
+    def processor_count(self) -> int:
+        """Processors of the pool: as given, else one per DP rank, at most the cores."""
+        if self.processors.mode == "inline":
+            return 1
+        return self.processors.count or min(self.data_parallel_size, _cores())
+
+    def processor_of(self, dp_rank: int) -> int:
+        """Return the one processor that owns a DP rank."""
+        if not 0 <= dp_rank < self.data_parallel_size:
+            raise ValueError(f"there is no DP rank {dp_rank} of {self.data_parallel_size}")
+        return dp_rank * self.processor_count // self.data_parallel_size
+
+    def ranks_of(self, processor: int) -> tuple[int, ...]:
+        """Return the DP ranks that a processor owns: at least one, side by side."""
+        ranks = range(self.data_parallel_size)
+        return tuple(dp for dp in ranks if self.processor_of(dp) == processor)
+
+    @property
+    def workers(self) -> tuple[tuple[int, int], ...]:
+        """All (DP rank, TP rank), in order."""
+        tp_ranks = range(self.tensor_parallel_size)
+        return tuple((dp, tp) for dp in range(self.data_parallel_size) for tp in tp_ranks)
+
+    def impossible(self) -> Iterable[tuple[KeyPath, str]]:
+        """Yield (key path, what) for values that do not fit one another."""
+        count, dp, bounds = self.processors.count, self.data_parallel_size, self.bounds
+        if self.processors.mode == "inline" and count not in (None, 1):
+            yield ("processors", "count"), f"inline has exactly one processor (got {count})"
+        elif count is not None and count > dp:
+            yield ("processors", "count"), f"more processors than the {dp} DP rank(s) (got {count})"
+        for i, token in enumerate(self.eos_token_ids):
+            if self.vocab_size is not None and token >= self.vocab_size:
+                yield ("eos_token_ids", i), f"outside of vocab_size {self.vocab_size} (got {token})"
+        if bounds.max_frame_bytes > bounds.lane_bytes:
+            what = f"larger than bounds.lane_bytes {bounds.lane_bytes}"
+            yield ("bounds", "max_frame_bytes"), f"{what} (got {bounds.max_frame_bytes})"
+
+
+@functools.cache
+def _cores() -> int:
+    # Read once: a process that pins itself later must not count its processors anew.
+    return len(os.sched_getaffinity(0))
