@@ -1,0 +1,63 @@
+"""Bytes to values and back. Reads no clock, logs nothing, blocks never.
+
+The format is written down in docs/wire.md; its only implementation is in csrc/.
+"""
+
+from .control import pack_control, unpack_control
+from .frames import OutputFrame, StepFrame
+from .lane import Kind, LaneHeader
+from .messages import (
+    Abort,
+    Bind,
+    CloseClient,
+    Counters,
+    GiveUp,
+    HandleAborted,
+    HandleFinished,
+    HandlePrefilled,
+    HandleReleased,
+    HandleRescheduled,
+    Message,
+    OpenClient,
+    OpenRank,
+    Preempt,
+    RankClosed,
+    RankFailed,
+    RankOpened,
+    RanksDiffer,
+    Snapshot,
+    StepBind,
+    StepPlan,
+    Submit,
+)
+
+__all__ = [
+    "Abort",
+    "Bind",
+    "CloseClient",
+    "Counters",
+    "GiveUp",
+    "HandleAborted",
+    "HandleFinished",
+    "HandlePrefilled",
+    "HandleReleased",
+    "HandleRescheduled",
+    "Kind",
+    "LaneHeader",
+    "Message",
+    "OpenClient",
+    "OpenRank",
+    "OutputFrame",
+    "Preempt",
+    "RankClosed",
+    "RankFailed",
+    "RankOpened",
+    "RanksDiffer",
+    "Snapshot",
+    "StepBind",
+    "StepFrame",
+    "StepPlan",
+    "Submit",
+    "pack_control",
+    "unpack_control",
+]

@@ -1,0 +1,75 @@
+"""Control frames: [3, version, lane header, [[tag, {field: value}], ...]]."""
+
+from __future__ import annotations
+
+from collections.abc import MutableMapping, Sequence
+from typing import Any
+
+import msgpack
+
+from tokenpipe import _core
+from tokenpipe.errors import FrameError
+
+from .lane import Kind, LaneHeader
+from .messages import TAGS, Message
+from .schema import Record, record
+
+MAX_MESSAGES = 1 << 16
+MAX_DEPTH = 8
+
+_RECORDS: dict[int, Record] = {tag: record(cls) for tag, cls in TAGS.items()}
+_BY_CLASS: dict[type[Message], tuple[int, Record]] = {
+    cls: (tag, _RECORDS[tag]) for tag, cls in TAGS.items()
+}
+
+
+def pack_control(header: LaneHeader, messages: Sequence[Message]) -> bytes:
+    """Return the frame; ValueError names message and field of a value that has no place in it."""
+    if len(messages) > MAX_MESSAGES:
+        raise ValueError(f"{len(messages)} messages, a frame holds {MAX_MESSAGES}")
+    body = []
+    for message in messages:
+        tag, spec = _BY_CLASS[type(message)]
+        body.append((tag, spec.encode(message)))
+    frame: bytes = msgpack.packb((Kind.CONTROL.value, _core.WIRE_VERSION, tuple(header), body))
+    return frame
+
+
+def unpack_control(
+    frame: bytes, counters: MutableMapping[str, int] | None = None
+) -> tuple[LaneHeader, list[Message]]:
+    """Return lane header and messages; FrameError names the index and field of a bad one.
+
+    A message with an unknown tag is skipped and counted as `unknown_messages`.
+    """
+    kind, *lane = _core.peek(frame)
+    if kind != Kind.CONTROL:
+        raise FrameError(f"control frame: it is of kind {kind}")
+    _core.check_value(frame, MAX_DEPTH)
+    try:
+        _, _, header, body = msgpack.unpackb(frame)
+    except ValueError as error:
+        raise FrameError(f"control frame: {error}") from error
+    if not all(type(extra) is int and extra >= 0 for extra in header[4:]):
+        raise FrameError("control frame: the header holds more than unsigned integers")
+    if type(body) is not list or len(body) > MAX_MESSAGES:
+        raise FrameError(f"control frame: the body is no array of at most {MAX_MESSAGES} messages")
+    messages = []
+    for i, entry in enumerate(body):
+        tag, raw = _split(i, entry)
+        spec = _RECORDS.get(tag)
+        if spec is None:
+            if counters is not None:
+                counters["unknown_messages"] = counters.get("unknown_messages", 0) + 1
+            continue
+        try:
+            messages.append(spec.decode(raw))
+        except ValueError as error:
+            raise FrameError(f"control frame: message {i}: {error}") from error
+    return LaneHeader(*lane), messages
+
+
+def _split(i: int, entry: Any) -> tuple[int, dict[str, Any]]:
+    if type(entry) is list and len(entry) == 2 and type(entry[0]) is int and type(entry[1]) is dict:
+        return entry[0], entry[1]
+    raise FrameError(f"control frame: message {i}: expected [tag, map]")

@@ -1,0 +1,183 @@
+"""StepFrame and OutputFrame as columns: numpy views, and defaults for what was left out."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tokenpipe import _core
+
+from .lane import LaneHeader
+
+I32 = NDArray[np.int32]
+I64 = NDArray[np.int64]
+U8 = NDArray[np.uint8]
+U16 = NDArray[np.uint16]
+U32 = NDArray[np.uint32]
+U64 = NDArray[np.uint64]
+F32 = NDArray[np.float32]
+
+_Scalar = TypeVar("_Scalar", bound=np.generic)
+
+
+def _column(
+    columns: dict[int, bytes], column: int, dtype: type[_Scalar], n: int, default: int = 0
+) -> NDArray[_Scalar]:
+    """Return a read-only view of a column, or n defaults where it is absent."""
+    raw = columns.get(column)
+    if raw is not None:
+        return np.frombuffer(raw, dtype)
+    filled = np.full(n, default, dtype)
+    filled.flags.writeable = False
+    return filled
+
+
+@dataclass(frozen=True, slots=True)
+class StepFrame:
+    """One step of one worker rank. Each property is a read-only array, made when asked for."""
+
+    header: LaneHeader
+    dp: int
+    tp: int
+    step: int
+    rows: int
+    tokens_total: int
+    mono_ns: int
+    columns: dict[int, bytes]  # as on the wire; an absent column has its default
+
+    @classmethod
+    def unpack(cls, frame: bytes) -> StepFrame:
+        """Return the frame's columns; FrameError says what is malformed."""
+        header, columns = _core.unpack_step(frame)
+        dp, tp, step, rows, tokens, mono_ns = header[4:]
+        return cls(LaneHeader(*header[:4]), dp, tp, step, rows, tokens, mono_ns, columns)
+
+    @property
+    def handles(self) -> I64:
+        """Return the handle of each row."""
+        return _column(self.columns, 1, np.int64, 0)
+
+    @property
+    def counts(self) -> U16:
+        """Return how many tokens each row has."""
+        return _column(self.columns, 2, np.uint16, self.rows, 1)
+
+    @property
+    def tokens(self) -> I32:
+        """Return the token ids, rows one after another."""
+        return _column(self.columns, 3, np.int32, 0)
+
+    @property
+    def status(self) -> U8:
+        """Return the RowStatus of each row."""
+        return _column(self.columns, 4, np.uint8, self.rows)
+
+    @property
+    def positions(self) -> U32:
+        """Return how many tokens each row's handle had produced before it."""
+        return _column(self.columns, 5, np.uint32, self.rows)
+
+    @property
+    def lp_k(self) -> I32:
+        """Return each row's number of top logprobs per token, -1 where it has none at all."""
+        return _column(self.columns, 6, np.int32, self.rows, -1)
+
+    @property
+    def lp_ids(self) -> I32:
+        """Return the logprobs' token ids, 1 + k per token, the sampled one first."""
+        return _column(self.columns, 7, np.int32, 0)
+
+    @property
+    def lp_values(self) -> F32:
+        """Return the logprobs, in the order of their ids."""
+        return _column(self.columns, 8, np.float32, 0)
+
+    @property
+    def lp_ranks(self) -> I32:
+        """Return the rank of each sampled token that has logprobs."""
+        return _column(self.columns, 9, np.int32, 0)
+
+
+@dataclass(frozen=True, slots=True)
+class OutputFrame:
+    """What one flush brings one client. Each property is a read-only array, made when asked for."""
+
+    header: LaneHeader
+    processor: int
+    client: int
+    rows: int
+    tokens_total: int
+    mono_ns: int  # when the newest step in it was published, 0 if none
+    columns: dict[int, bytes]
+
+    @classmethod
+    def unpack(cls, frame: bytes) -> OutputFrame:
+        """Return the frame's columns; FrameError says what is malformed."""
+        header, columns = _core.unpack_output(frame)
+        processor, client, rows, tokens, mono_ns = header[4:]
+        return cls(LaneHeader(*header[:4]), processor, client, rows, tokens, mono_ns, columns)
+
+    @property
+    def keys(self) -> U64:
+        """Return the request key of each row."""
+        return _column(self.columns, 1, np.uint64, 0)
+
+    @property
+    def counts(self) -> U32:
+        """Return how many tokens each row has."""
+        return _column(self.columns, 2, np.uint32, self.rows, 1)
+
+    @property
+    def tokens(self) -> I32:
+        """Return the token ids, rows one after another."""
+        return _column(self.columns, 3, np.int32, 0)
+
+    @property
+    def offsets(self) -> U32:
+        """Return how many output tokens each row's request had before it."""
+        return _column(self.columns, 4, np.uint32, 0)
+
+    @property
+    def finish(self) -> U8:
+        """Return each row's code in types.FINISH_CODES, 0 where the request goes on."""
+        return _column(self.columns, 5, np.uint8, self.rows)
+
+    @property
+    def stop_reason(self) -> I32:
+        """Return the token id that ended each row's request, or -1."""
+        return _column(self.columns, 6, np.int32, self.rows, -1)
+
+    @property
+    def lp_k(self) -> I32:
+        """Return each row's number of top logprobs per token, -1 where it has none at all."""
+        return _column(self.columns, 7, np.int32, self.rows, -1)
+
+    @property
+    def lp_ids(self) -> I32:
+        """Return the logprobs' token ids, 1 + k per token, the sampled one first."""
+        return _column(self.columns, 8, np.int32, 0)
+
+    @property
+    def lp_values(self) -> F32:
+        """Return the logprobs, in the order of their ids."""
+        return _column(self.columns, 9, np.float32, 0)
+
+    @property
+    def lp_ranks(self) -> I32:
+        """Return the rank of each sampled token that has logprobs."""
+        return _column(self.columns, 10, np.int32, 0)
+
+    @property
+    def errors(self) -> list[str]:
+        """Return each row's error, empty where it has none."""
+        lengths = self.columns.get(11)
+        if lengths is None:
+            return [""] * self.rows
+        raw, at, texts = self.columns.get(12, b""), 0, []
+        for n in np.frombuffer(lengths, np.uint16).tolist():
+            texts.append(raw[at : at + n].decode(errors="replace"))
+            at += n
+        return texts

@@ -1,0 +1,300 @@
+"""The control messages: who says what to whom. The schema of each is its declaration."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated
+
+from tokenpipe.types import SamplingParams
+
+from .fields import (
+    U32,
+    U64,
+    Extra,
+    Flag,
+    Handle,
+    Int,
+    Ints,
+    Name,
+    Numbers,
+    Real,
+    TokenIds,
+    TokenOrNone,
+    Wide,
+    Words,
+    Yes,
+)
+from .schema import Many, Record, record
+
+_POSITIVE = Int(1, (1 << 31) - 1)
+_COUNT = Int(0, (1 << 31) - 1)
+
+# SamplingParams belongs to the user's vocabulary, so its specs stand here and not on its fields.
+PARAMS = Record(
+    SamplingParams,
+    {
+        "n": _POSITIVE,
+        "max_tokens": _POSITIVE,
+        "min_tokens": _COUNT,
+        "stop_token_ids": Ints("i", 1 << 16),
+        "ignore_eos": Flag(),
+        "temperature": Real(),
+        "top_p": Real(),
+        "top_k": Int(-(1 << 31), (1 << 31) - 1),
+        "min_p": Real(),
+        "seed": Int(-(1 << 63), (1 << 64) - 1, optional=True),
+        "logprobs": Int(0, (1 << 31) - 1, optional=True),
+    },
+)
+
+# --- pipeline to processor ----------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Bind:
+    """Give a request a slot of a rank; `output_token_ids` are those it has already."""
+
+    handle: Handle
+    rank_incarnation: U64
+    key: U64
+    client: U32
+    max_tokens: U32
+    min_tokens: U32 = 0
+    ignore_eos: Yes = False
+    stop_token_ids: TokenIds = ()
+    output_token_ids: TokenIds = ()
+    prefill: Yes = False  # ends with HandlePrefilled after its first tokens
+
+
+@dataclass(frozen=True, slots=True)
+class Preempt:
+    """Take a binding out of its slot; it is handed back once drained."""
+
+    handle: Handle
+
+
+@dataclass(frozen=True, slots=True)
+class Abort:
+    """End a binding's request now; its slot is released once drained."""
+
+    handle: Handle
+
+
+@dataclass(frozen=True, slots=True)
+class OpenRank:
+    """Serve this rank's lanes. `floors`: highest dead generation per slot, none if empty."""
+
+    dp: U32
+    floors: Wide = ()
+
+
+@dataclass(frozen=True, slots=True)
+class OpenClient:
+    """Send this client its output under this incarnation."""
+
+    client: U32
+    incarnation: U64
+
+
+@dataclass(frozen=True, slots=True)
+class CloseClient:
+    """Forget this client; its output is dropped."""
+
+    client: U32
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """Ask for Counters with the same id."""
+
+    id: U64
+
+
+# --- processor to pipeline ----------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class HandleFinished:
+    """Outcome: the request ended and its final row went to its client."""
+
+    handle: Handle
+    finish: Annotated[int, Int(1, 4)]  # a code of types.FINISH_CODES
+    stop_reason: TokenOrNone
+    output_tokens: U32
+    error: Words = ""
+
+
+@dataclass(frozen=True, slots=True)
+class HandleAborted:
+    """Outcome: the request was aborted."""
+
+    handle: Handle
+    output_tokens: U32
+
+
+@dataclass(frozen=True, slots=True)
+class HandleRescheduled:
+    """Outcome: the binding is over, the request is not; `output_token_ids` are all it has."""
+
+    handle: Handle
+    reason: Words
+    output_token_ids: TokenIds = ()
+
+
+@dataclass(frozen=True, slots=True)
+class HandlePrefilled:
+    """Outcome of a prefill-only binding."""
+
+    handle: Handle
+    output_token_ids: TokenIds
+
+
+@dataclass(frozen=True, slots=True)
+class HandleReleased:
+    """The slot's memory may be reused."""
+
+    handle: Handle
+    reason: Words
+
+
+@dataclass(frozen=True, slots=True)
+class RankOpened:
+    """All TP ranks of a DP rank said hello; binds carry this incarnation."""
+
+    dp: U32
+    incarnation: U64
+
+
+@dataclass(frozen=True, slots=True)
+class RankClosed:
+    """A DP rank is lost."""
+
+    dp: U32
+    reason: Words
+
+
+@dataclass(frozen=True, slots=True)
+class RanksDiffer:
+    """A TP rank's tokens are not the leader's: the first such step and handle."""
+
+    dp: U32
+    tp: U32
+    step: U64
+    handle: Handle
+
+
+@dataclass(frozen=True, slots=True)
+class Counters:
+    """Answers Snapshot."""
+
+    id: U64
+    values: Annotated[dict[str, int], Numbers()]
+
+
+# --- client to pipeline -------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Submit:
+    """Ask for one sequence."""
+
+    key: U64
+    external_id: Name
+    prompt_token_ids: TokenIds
+    params: Annotated[SamplingParams, PARAMS]
+    parent: U64 = 0  # key of the first sample where n > 1, else 0
+    sample_index: U32 = 0
+    extra: Extra = b""
+
+
+@dataclass(frozen=True, slots=True)
+class GiveUp:
+    """Say that nobody waits for this request any more."""
+
+    key: U64
+
+
+# --- engine to worker ---------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class StepBind:
+    """One new binding of a StepPlan."""
+
+    handle: Handle
+    key: U64
+    output_tokens: U32  # tokens the request has at bind
+    prompt_token_ids: TokenIds = ()
+    output_token_ids: TokenIds = ()
+    max_tokens: U32 = 0
+    extra: Extra = b""
+
+
+@dataclass(frozen=True, slots=True)
+class StepPlan:
+    """What changes in a rank's batch from this step on: new bindings, handles to let go."""
+
+    step: U64
+    binds: Annotated[tuple[StepBind, ...], Many(record(StepBind))] = ()
+    frees: Wide = ()  # answer each with a drained row
+    extra: Extra = b""
+
+
+# --- worker to processor ------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class RankFailed:
+    """The worker gives up, and says why."""
+
+    dp: U32
+    tp: U32
+    message: Words
+
+
+Message = (
+    Bind
+    | Preempt
+    | Abort
+    | OpenRank
+    | OpenClient
+    | CloseClient
+    | Snapshot
+    | HandleFinished
+    | HandleAborted
+    | HandleRescheduled
+    | HandlePrefilled
+    | HandleReleased
+    | RankOpened
+    | RankClosed
+    | RanksDiffer
+    | Counters
+    | Submit
+    | GiveUp
+    | StepPlan
+    | RankFailed
+)
+
+TAGS: dict[int, type[Message]] = {
+    1: Bind,
+    2: Preempt,
+    3: Abort,
+    4: OpenRank,
+    5: OpenClient,
+    6: CloseClient,
+    7: Snapshot,
+    16: HandleFinished,
+    17: HandleAborted,
+    18: HandleRescheduled,
+    19: HandlePrefilled,
+    20: HandleReleased,
+    21: RankOpened,
+    22: RankClosed,
+    23: RanksDiffer,
+    24: Counters,
+    32: Submit,
+    33: GiveUp,
+    48: StepPlan,
+    64: RankFailed,
+}
+"""First element of a message on the wire. A number is never used again for another meaning."""

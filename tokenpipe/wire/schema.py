@@ -1,0 +1,82 @@
+"""Derives from a dataclass's declaration how it is written and read: a map of its field names."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import MISSING, dataclass, fields
+from typing import Annotated, Any, get_args, get_origin, get_type_hints
+
+from .fields import Spec, got
+
+
+class Record:
+    """A spec for a dataclass whose fields all have specs of their own."""
+
+    def __init__(self, cls: type[Any], specs: dict[str, Spec]) -> None:
+        self.cls = cls
+        self._specs = tuple(specs.items())
+        self._required = {
+            field.name
+            for field in fields(cls)
+            if field.default is MISSING and field.default_factory is MISSING
+        }
+
+    def encode(self, value: Any) -> dict[str, Any]:
+        """Return the map of a record; ValueError names the field that cannot be sent."""
+        raw = {}
+        for name, spec in self._specs:
+            try:
+                raw[name] = spec.encode(getattr(value, name))
+            except (ValueError, TypeError) as error:
+                raise ValueError(f"{self.cls.__name__}.{name}: {error}") from error
+        return raw
+
+    def decode(self, raw: Any) -> Any:
+        """Return the record of a map; unknown names are skipped, absent ones take their default."""
+        if type(raw) is not dict:
+            raise ValueError(f"{self.cls.__name__}: expected a map, got {got(raw)}")
+        values = {}
+        for name, spec in self._specs:
+            if name in raw:
+                try:
+                    values[name] = spec.decode(raw[name])
+                except ValueError as error:
+                    raise ValueError(f"{self.cls.__name__}.{name}: {error}") from error
+            elif name in self._required:
+                raise ValueError(f"{self.cls.__name__}.{name}: absent")
+        try:
+            return self.cls(**values)
+        except ValueError as error:
+            raise ValueError(f"{self.cls.__name__}: {error}") from error
+
+
+@dataclass(frozen=True, slots=True)
+class Many:
+    """A spec for a tuple of records, an array of maps on the wire."""
+
+    record: Record
+    limit: int = 1 << 16
+
+    def encode(self, value: Sequence[Any]) -> list[Any]:
+        """Return the array of maps; ValueError where there are too many."""
+        if len(value) > self.limit:
+            raise ValueError(f"expected at most {self.limit} entries, got {len(value)}")
+        return [self.record.encode(entry) for entry in value]
+
+    def decode(self, raw: Any) -> tuple[Any, ...]:
+        """Return the tuple of records."""
+        if type(raw) is not list or len(raw) > self.limit:
+            raise ValueError(f"expected an array of at most {self.limit} maps, got {got(raw)}")
+        return tuple(self.record.decode(entry) for entry in raw)
+
+
+def record(cls: type[Any]) -> Record:
+    """Return the spec of a dataclass, each field's from its annotation."""
+    hints = get_type_hints(cls, include_extras=True)
+    specs: dict[str, Spec] = {}
+    for field in fields(cls):
+        hint = hints[field.name]
+        if get_origin(hint) is not Annotated:
+            raise TypeError(f"{cls.__name__}.{field.name} does not say how it is written")
+        specs[field.name] = get_args(hint)[1]
+    return Record(cls, specs)
