@@ -154,6 +154,9 @@ tp_result tp_logprobs_take(const tp_column *four, uint32_t rows, const uint8_t *
         tokens += count;
         entries += count * (1 + (uint64_t)k);
     }
+    if (entries > TP_MAX_ENTRIES) {
+        return TP_E_LIMIT;
+    }
     if (four[1].size != entries * 4 || four[2].size != entries * 4 || four[3].size != tokens * 4) {
         return TP_E_LOGPROBS;
     }

@@ -68,6 +68,7 @@ enum tp_output_column {
 
 #define TP_MAX_ROWS 1048576u
 #define TP_MAX_TOKENS 16777216u
+#define TP_MAX_ENTRIES 268435456u /* logprobs in a frame */
 #define TP_MAX_HEADER 32 /* more elements in a header array than this are refused */
 
 typedef enum tp_result {
