@@ -1,0 +1,227 @@
+/* Rows to streams: one probe and one append a row. */
+#include "inbox.h"
+
+#include <stdlib.h>
+
+#define FIRST_SLOTS 64u
+
+static uint32_t home_of(const tp_inbox *inbox, uint64_t key) {
+    /* Keys of one client differ in their low bits; multiplying spreads neighbours over the map. */
+    return (uint32_t)((key * UINT64_C(0x9E3779B97F4A7C15)) >> 32) & inbox->mask;
+}
+
+tp_result tp_inbox_init(tp_inbox *inbox, size_t stream_bytes) {
+    *inbox = (tp_inbox){.stream_bytes = stream_bytes, .mask = FIRST_SLOTS - 1};
+    inbox->slots = calloc(FIRST_SLOTS, sizeof *inbox->slots);
+    return inbox->slots == NULL ? TP_E_MEMORY : TP_OK;
+}
+
+void tp_inbox_clear(tp_inbox *inbox) {
+    free(inbox->slots);
+    free(inbox->woken);
+    free(inbox->notes);
+    *inbox = (tp_inbox){.slots = NULL};
+}
+
+static void place(tp_inbox *inbox, tp_stream *stream) {
+    uint32_t i = home_of(inbox, stream->key);
+    while (inbox->slots[i] != NULL) {
+        i = (i + 1) & inbox->mask;
+    }
+    inbox->slots[i] = stream;
+}
+
+static tp_result resize(tp_inbox *inbox, uint32_t size) {
+    tp_stream **old = inbox->slots;
+    uint32_t old_size = inbox->mask + 1;
+    tp_stream **slots = calloc(size, sizeof *slots);
+    if (slots == NULL) {
+        return TP_E_MEMORY;
+    }
+    inbox->slots = slots;
+    inbox->mask = size - 1;
+    for (uint32_t i = 0; i < old_size; i++) {
+        if (old[i] != NULL) {
+            place(inbox, old[i]);
+        }
+    }
+    free(old);
+    return TP_OK;
+}
+
+tp_result tp_inbox_add(tp_inbox *inbox, tp_stream *stream) {
+    if ((uint64_t)(inbox->used + 1) * 2 > inbox->mask &&
+        resize(inbox, (inbox->mask + 1) * 2) != TP_OK) {
+        return TP_E_MEMORY;
+    }
+    place(inbox, stream);
+    inbox->used++;
+    stream->listed = 1;
+    return TP_OK;
+}
+
+void tp_inbox_remove(tp_inbox *inbox, tp_stream *stream) {
+    if (!stream->listed) {
+        return;
+    }
+    stream->listed = 0;
+    inbox->used--;
+    uint32_t hole = home_of(inbox, stream->key);
+    while (inbox->slots[hole] != stream) {
+        hole = (hole + 1) & inbox->mask;
+    }
+    /* Close the hole: whoever probed past it moves back into it. */
+    for (uint32_t i = (hole + 1) & inbox->mask; inbox->slots[i] != NULL;
+         i = (i + 1) & inbox->mask) {
+        uint32_t home = home_of(inbox, inbox->slots[i]->key);
+        if (((i - home) & inbox->mask) >= ((i - hole) & inbox->mask)) {
+            inbox->slots[hole] = inbox->slots[i];
+            hole = i;
+        }
+    }
+    inbox->slots[hole] = NULL;
+    if (inbox->mask >= FIRST_SLOTS * 4 && inbox->used < inbox->mask / 16) {
+        (void)resize(inbox, (inbox->mask + 1) / 4); /* without memory it merely stays large */
+    }
+}
+
+tp_stream *tp_inbox_find(const tp_inbox *inbox, uint64_t key) {
+    for (uint32_t i = home_of(inbox, key);; i = (i + 1) & inbox->mask) {
+        tp_stream *stream = inbox->slots[i];
+        if (stream == NULL || stream->key == key) {
+            return stream;
+        }
+    }
+}
+
+/* Makes room for `count` items of `size` bytes; what was in it may be lost. */
+static int reserve(void *array, uint32_t *cap, uint32_t count, size_t size) {
+    void **where = array;
+    if (count <= *cap) {
+        return 1;
+    }
+    free(*where);
+    *where = malloc((size_t)count * size);
+    *cap = *where == NULL ? 0 : count;
+    return *where != NULL;
+}
+
+static void note(tp_inbox *inbox, tp_stream *stream, uint32_t kind, uint32_t offset) {
+    inbox->notes[inbox->note_count++] = (tp_note){stream, offset, kind};
+}
+
+/* One row of the frame, its columns looked up. */
+typedef struct row {
+    tp_piece piece;
+    uint32_t offset;
+    uint8_t finish;
+    int32_t stop_reason;
+    const uint8_t *error;
+    uint32_t error_len;
+} row;
+
+/* Drops what the stream already has from the front of the row's tokens. */
+static void trim(tp_piece *piece, uint32_t known) {
+    size_t entries = piece->k < 0 ? 0 : ((size_t)piece->k + 1) * known;
+    piece->tokens += (size_t)known * 4;
+    piece->count -= known;
+    if (piece->k >= 0) {
+        piece->lp_ids += entries * 4;
+        piece->lp_values += entries * 4;
+        piece->lp_ranks += (size_t)known * 4;
+    }
+}
+
+static tp_result apply(tp_inbox *inbox, tp_stream *stream, row *row) {
+    int was_ready = tp_stream_ready(stream);
+    uint64_t end = (uint64_t)stream->offset + stream->len;
+    if (row->offset > end) {
+        inbox->ahead_rows++;
+        note(inbox, stream, TP_NOTE_AHEAD, row->offset);
+        return TP_OK;
+    }
+    uint64_t known = end - row->offset;
+    if (known > row->piece.count) {
+        known = row->piece.count;
+    }
+    if (known > 0) {
+        inbox->repeated_tokens += known;
+        trim(&row->piece, (uint32_t)known);
+    }
+    if (row->piece.count > 0) {
+        if (tp_stream_bytes(stream) + tp_piece_bytes(&row->piece) > inbox->stream_bytes) {
+            tp_inbox_remove(inbox, stream);
+            note(inbox, stream, TP_NOTE_SLOW, row->offset);
+            return TP_OK;
+        }
+        tp_result result = tp_stream_append(stream, &row->piece);
+        if (result != TP_OK) {
+            return result;
+        }
+        inbox->tokens += row->piece.count;
+    }
+    if (row->finish != TP_FINISH_NONE) {
+        tp_stream_end(stream, row->finish < TP_FINISH_END ? row->finish : TP_FINISH_ERROR,
+                      row->stop_reason, row->error, row->error_len);
+        tp_inbox_remove(inbox, stream);
+        note(inbox, stream, TP_NOTE_ENDED, 0);
+    }
+    if (!was_ready && tp_stream_ready(stream)) {
+        inbox->woken[inbox->woken_count++] = stream;
+    }
+    return TP_OK;
+}
+
+tp_result tp_inbox_feed(tp_inbox *inbox, const tp_output_view *view) {
+    inbox->woken_count = inbox->note_count = 0;
+    if (!reserve(&inbox->woken, &inbox->woken_cap, view->rows, sizeof *inbox->woken) ||
+        !reserve(&inbox->notes, &inbox->note_cap, view->rows, sizeof *inbox->notes)) {
+        return TP_E_MEMORY;
+    }
+    inbox->frames++;
+    inbox->rows += view->rows;
+    size_t token = 0, entry = 0, ranked = 0, letter = 0; /* how far each ragged column was read */
+    for (uint32_t i = 0; i < view->rows; i++) {
+        uint32_t count = view->counts == NULL ? 1 : tp_load_u32(view->counts + 4 * (size_t)i);
+        int32_t k = view->lp_k == NULL ? -1 : tp_load_i32(view->lp_k + 4 * (size_t)i);
+        uint32_t letters =
+            view->error_len == NULL ? 0 : tp_load_u16(view->error_len + 2 * (size_t)i);
+        tp_stream *stream = tp_inbox_find(inbox, tp_load_u64(view->keys + 8 * (size_t)i));
+        if (stream == NULL) {
+            inbox->unknown_rows++;
+        } else {
+            row row = {
+                .piece = {.count = count, .k = k},
+                .offset = view->offsets == NULL ? 0 : tp_load_u32(view->offsets + 4 * (size_t)i),
+                .finish = view->finish == NULL ? TP_FINISH_NONE : view->finish[i],
+                .stop_reason = -1,
+            };
+            if (count > 0) {
+                row.piece.tokens = view->token_ids + 4 * token;
+            }
+            if (k >= 0) {
+                row.piece.lp_ids = view->lp_ids + 4 * entry;
+                row.piece.lp_values = view->lp_values + 4 * entry;
+                row.piece.lp_ranks = view->lp_ranks + 4 * ranked;
+            }
+            if (view->stop_reason != NULL) {
+                row.stop_reason = tp_load_i32(view->stop_reason + 4 * (size_t)i);
+            }
+            if (letters > 0) {
+                row.error = view->error + letter;
+                row.error_len = letters;
+            }
+            tp_result result = apply(inbox, stream, &row);
+            if (result != TP_OK) {
+                return result;
+            }
+        }
+        token += count;
+        letter += letters;
+        if (k >= 0) {
+            entry += ((size_t)k + 1) * count;
+            ranked += count;
+        }
+    }
+    return TP_OK;
+}
