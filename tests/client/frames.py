@@ -1,0 +1,49 @@
+"""Make OutputFrames by hand."""
+
+from __future__ import annotations
+
+import struct
+from array import array
+from dataclasses import dataclass, field
+
+from tokenpipe import _core
+
+
+@dataclass
+class Row:
+    """One row of an OutputFrame; `logprobs` are (ids, values, rank) per token."""
+
+    key: int
+    offset: int
+    tokens: list[int] = field(default_factory=list)
+    finish: int = 0
+    stop_reason: int = -1
+    error: str = ""
+    logprobs: list[tuple[list[int], list[float], int]] | None = None
+
+
+def output_frame(*rows: Row, seq: int = 1, lane: tuple[int, int, int] = (1, 2, 3)) -> bytes:
+    """Return the frame; every column is there that its rows need."""
+    tokens = [token for row in rows for token in row.tokens]
+    columns: dict[int, bytes] = {
+        1: array("Q", [row.key for row in rows]).tobytes(),
+        2: array("I", [len(row.tokens) for row in rows]).tobytes(),
+        3: array("i", tokens).tobytes(),
+        4: array("I", [row.offset for row in rows]).tobytes(),
+        5: bytes(row.finish for row in rows),
+        6: array("i", [row.stop_reason for row in rows]).tobytes(),
+    }
+    if any(row.logprobs for row in rows):
+        entries = [entry for row in rows for entry in row.logprobs or ()]
+        ks = [len(row.logprobs[0][0]) - 1 if row.logprobs else -1 for row in rows]
+        values = [value for entry in entries for value in entry[1]]
+        columns[7] = array("i", ks).tobytes()
+        columns[8] = array("i", [i for entry in entries for i in entry[0]]).tobytes()
+        columns[9] = struct.pack(f"<{len(values)}f", *values)
+        columns[10] = array("i", [entry[2] for entry in entries]).tobytes()
+    errors = [row.error.encode() for row in rows]
+    if any(errors):
+        columns[11] = array("H", [len(error) for error in errors]).tobytes()
+        columns[12] = b"".join(errors)
+    columns = {column: raw for column, raw in columns.items() if raw or column <= 2}
+    return _core.pack_output((*lane, seq, 0, 0, len(rows), len(tokens), 0), columns)

@@ -1,0 +1,9 @@
+"""Requests out, tokens in: what an API server embeds.
+
+One core without I/O (`core`); the shells wait on sockets and nothing else. A stream holds what its
+consumer has not taken, merges what has piled up, and is bounded.
+"""
+
+from .core import ClientCore
+
+__all__ = ["ClientCore"]

@@ -1,0 +1,67 @@
+"""Number requests and say what is submitted for them."""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+
+from tokenpipe.errors import ConfigError
+from tokenpipe.types import SamplingParams
+from tokenpipe.wire import Submit
+
+KEY_COUNTER_BITS = 32
+
+
+class Numbering:
+    """Give out keys that no other client, and no other life of this one, gives out."""
+
+    def __init__(self, incarnation: int) -> None:
+        self._prefix = (incarnation & 0xFFFFFFFF) << KEY_COUNTER_BITS
+        self._next = 1
+
+    def take(self, count: int) -> range:
+        """Return the next `count` keys."""
+        first = self._next
+        if first + count > 1 << KEY_COUNTER_BITS:
+            raise ConfigError("this client has used up its request keys; open a new one")
+        self._next = first + count
+        return range(self._prefix + first, self._prefix + first + count)
+
+
+def expand(
+    numbering: Numbering,
+    prompt_token_ids: Iterable[int],
+    params: SamplingParams,
+    request_id: str | None,
+    extra: bytes,
+) -> list[Submit]:
+    """Return one Submit per sample; ValueError where a prompt token is no token id.
+
+    With n > 1 each sample is a request of its own with n = 1 and, where a seed is given, seed +
+    its index, so that the samples differ.
+    """
+    prompt = _token_ids(prompt_token_ids)
+    keys = numbering.take(params.n)
+    external_id = f"req-{keys[0]:016x}" if request_id is None else request_id
+    if params.n == 1:
+        return [Submit(keys[0], external_id, prompt, params, extra=extra)]
+    return [
+        Submit(key, external_id, prompt, _sample(params, i), keys[0] if i else 0, i, extra)
+        for i, key in enumerate(keys)
+    ]
+
+
+def _sample(params: SamplingParams, index: int) -> SamplingParams:
+    seed = None if params.seed is None else params.seed + index
+    return replace(params, n=1, seed=seed)
+
+
+def _token_ids(tokens: Iterable[int] | Sequence[int]) -> tuple[int, ...]:
+    try:
+        ids = array("i", tokens)
+    except (OverflowError, TypeError) as error:
+        raise ValueError(f"prompt_token_ids: {error}") from None
+    if ids and min(ids) < 0:
+        raise ValueError(f"prompt_token_ids: {min(ids)} is not a token id")
+    return tuple(ids)
