@@ -1,0 +1,72 @@
+"""Know every token beforehand: a token is a function of its request's key and its offset.
+
+The worker makes tokens with it, the client checks them with it, and nothing between the two knows
+it. Both ends work on whole arrays: making a token costs about 10 ns, checking one about 20 ns.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+VOCAB_SIZE = 1 << 17  # every token is below it
+_SHIFT = np.uint32(32 - 17)
+_HALF = np.uint32(16)
+_MIX = np.uint32(0x7FEB352D)
+
+U32 = NDArray[np.uint32]
+I32 = NDArray[np.int32]
+I64 = NDArray[np.int64]
+U64 = NDArray[np.uint64]
+F32 = NDArray[np.float32]
+
+
+def seeds(keys: U64) -> tuple[U32, U32]:
+    """Return (start, stride) u32[n] of the walk that each key makes; splitmix64 splits the key."""
+    x = keys.astype(np.uint64) + np.uint64(0x9E3779B97F4A7C15)
+    x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    x ^= x >> np.uint64(31)
+    start = x.astype(np.uint32)
+    # Odd and never near 0, so that two neighbours of one request never look alike.
+    stride = (x >> np.uint64(32)).astype(np.uint32) | np.uint32(0x00100001)
+    return start, stride
+
+
+def mix(walk: U32, scratch: U32) -> I32:
+    """Turn positions of walks into token ids, in place; returns a view of `walk`."""
+    np.right_shift(walk, _HALF, out=scratch)
+    np.bitwise_xor(walk, scratch, out=walk)
+    np.multiply(walk, _MIX, out=walk)
+    np.right_shift(walk, _SHIFT, out=walk)
+    return walk.view(np.int32)
+
+
+def tokens_of(starts: U32, strides: U32, offsets: I64) -> I32:
+    """Return i32[n] token ids from seeds u32[n] and token offsets i64[n]."""
+    walk = starts + offsets.astype(np.uint32) * strides
+    return mix(walk, np.empty_like(walk))
+
+
+def token(key: int, offset: int) -> int:
+    """Return the one token that request `key` has at `offset`."""
+    start, stride = seeds(np.array([key], dtype=np.uint64))
+    return int(tokens_of(start, stride, np.array([offset], dtype=np.int64))[0])
+
+
+def sequence(key: int, offset: int, count: int) -> list[int]:
+    """Return `count` tokens of request `key` from `offset` on."""
+    start, stride = seeds(np.full(1, key, dtype=np.uint64))
+    offsets = np.arange(offset, offset + count, dtype=np.int64)
+    return tokens_of(start, stride, offsets).tolist()  # type: ignore[no-any-return]
+
+
+def logprobs_of(tokens: I32, k: int) -> tuple[I32, F32, I32]:
+    """Return (ids i32[n, 1+k], values f32[n, 1+k], ranks i32[n]) that belong to `tokens` i32[n].
+
+    The sampled token comes first, as on the wire; all three follow from the token alone.
+    """
+    beside = np.arange(1 + k, dtype=np.int32)
+    ids = (tokens[:, None] + beside * 7919) % VOCAB_SIZE
+    values = (ids % 4096 + 256 * beside).astype(np.float32) / np.float32(-256)
+    return ids.astype(np.int32), values, (tokens % 97 + 1).astype(np.int32)

@@ -1,0 +1,269 @@
+"""Schedule as small engines do: a waiting queue, slots per rank, continuous batching.
+
+It knows the engine's face of a Pipeline and the events that come out of it, nothing of lanes or
+frames, and is the example of how an engine is written on top of tokenpipe. Beside its work it
+preempts and aborts at random (seeded), because that is where output paths go wrong.
+"""
+
+from __future__ import annotations
+
+import heapq
+import random
+from collections import Counter, OrderedDict, defaultdict
+from collections.abc import Iterable, Mapping
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
+from itertools import count
+from typing import Protocol
+
+from tokenpipe.types import (
+    Aborted,
+    AbortRequested,
+    Event,
+    Finished,
+    PrefillDone,
+    RankLost,
+    RankUp,
+    Released,
+    Request,
+    Rescheduled,
+    Submitted,
+)
+from tokenpipe.wire import StepBind, StepPlan
+
+
+class Commands(Protocol):
+    """What a step may order from the processor of its rank."""
+
+    def bind(self, request: Request, slot: int) -> int: ...
+    def preempt(self, handle: int) -> None: ...
+    def abort(self, request: Request) -> None: ...
+
+
+class Engine(Protocol):
+    """The part of Pipeline that a scheduler uses."""
+
+    def step(self, dp_rank: int) -> AbstractContextManager[Commands]: ...
+
+
+class Plans(Protocol):
+    """The engine's end of a StepLane."""
+
+    def send(self, plan: StepPlan) -> None: ...
+
+
+@dataclass(slots=True)
+class Binding:
+    """One handle between its bind and its release."""
+
+    request: Request
+    dp: int
+    slot: int
+    handle: int
+    bound_at: float
+    bound_offset: int
+    freed: bool = False  # its worker was told to let it go
+    over: bool = False  # its outcome came
+    returned: bool = False  # its slot is free again
+
+
+@dataclass(slots=True)
+class _Orders:
+    """What one rank is told at the end of this turn."""
+
+    preempts: list[Binding] = field(default_factory=list)
+    aborts: list[Request] = field(default_factory=list)
+    frees: list[int] = field(default_factory=list)
+
+
+class Scheduler:
+    """Bind waiting requests to free slots, first come first served, to the emptiest rank.
+
+    `preempt_rate` and `abort_rate` are chances per bind; when it strikes is drawn evenly over the
+    time that the request is expected to run. `grant` is put into each plan as the number of steps
+    that a lockstep worker may run.
+    """
+
+    def __init__(
+        self,
+        pipe: Engine,
+        lanes: Mapping[int, Plans],
+        *,
+        slots: int,
+        preempt_rate: float = 0.0,
+        abort_rate: float = 0.0,
+        seed: int = 0,
+        reuse_early: bool = True,
+    ) -> None:
+        self._pipe = pipe
+        self._lanes = lanes
+        self._slots = slots
+        self._preempt_rate = preempt_rate
+        self._abort_rate = abort_rate
+        self._random = random.Random(seed)
+        self._reuse_early = reuse_early
+        self._waiting: OrderedDict[int, tuple[Request, list[int]]] = OrderedDict()
+        self._bindings: dict[int, Binding] = {}  # by handle, until released
+        self._running: dict[int, Binding] = {}  # by request, until its outcome
+        self._free: dict[int, list[int]] = {}  # slots of the ranks that are up
+        self._orders: defaultdict[int, _Orders] = defaultdict(_Orders)
+        self._strikes: list[tuple[float, int, int, str]] = []  # (due, tie, handle, what)
+        self._ties = count()
+        self._plans = count(1)
+        self._s_per_token = 1e-3  # learnt from the requests that finish
+        self.counts: Counter[str] = Counter()
+
+    @property
+    def idle(self) -> bool:
+        """Whether nothing waits and nothing runs."""
+        return not self._waiting and not self._bindings
+
+    @property
+    def next_deadline(self) -> float | None:
+        """When `schedule` should be called though no event came; None for never."""
+        return self._strikes[0][0] if self._strikes else None
+
+    def handle(self, events: Iterable[Event], now: float) -> None:
+        """Take what the Pipeline says. Nothing is ordered before `schedule`."""
+        for event in events:
+            self.counts[type(event).__name__] += 1
+            match event:
+                case Submitted(request):
+                    self._waiting[request.internal_id] = (request, [])
+                case AbortRequested(request):
+                    self._abort(request)
+                case Rescheduled(request, handle, reason, ids):
+                    self.counts[f"rescheduled_{reason}"] += 1
+                    self._outcome(handle)
+                    self._waiting[request.internal_id] = (request, ids)
+                case PrefillDone(request, handle, ids):
+                    self._outcome(handle)
+                    self._waiting[request.internal_id] = (request, ids)
+                case Finished(request, handle):
+                    self._learn(handle, event.output_tokens, now)
+                    self._outcome(handle)
+                case Aborted(request):  # without a handle where the abort crossed a reschedule
+                    self._waiting.pop(request.internal_id, None)
+                    binding = self._running.get(request.internal_id)
+                    self._outcome(binding.handle if binding else None)
+                case Released(request, handle):
+                    self._release(handle)
+                case RankUp(dp_rank):
+                    self._open(dp_rank)
+                case RankLost(dp_rank):
+                    self._free.pop(dp_rank, None)
+
+    def schedule(self, now: float, grant: int | None = None) -> None:
+        """Order what is due: to each rank's processor one message, to its workers one plan."""
+        while self._strikes and self._strikes[0][0] <= now:
+            self._strike(*heapq.heappop(self._strikes)[2:])
+        placed = self._place()
+        for dp in sorted({*placed, *self._orders, *(self._free if grant else ())}):
+            orders = self._orders.pop(dp, _Orders())
+            binds = self._command(dp, orders, placed.get(dp, []), now)
+            if binds or orders.frees or grant:
+                extra = b"" if grant is None else b"%d" % grant
+                plan = StepPlan(next(self._plans), binds, tuple(orders.frees), extra)
+                self._lanes[dp].send(plan)
+
+    def _command(
+        self, dp: int, orders: _Orders, placed: list[tuple[Request, list[int], int]], now: float
+    ) -> list[StepBind]:
+        binds: list[StepBind] = []
+        if not (orders.preempts or orders.aborts or placed):
+            return binds
+        with self._pipe.step(dp) as commands:
+            for binding in orders.preempts:
+                commands.preempt(binding.handle)
+            for request in orders.aborts:
+                commands.abort(request)
+            for request, ids, slot in placed:
+                handle = commands.bind(request, slot)  # it knows the ids so far
+                self._bound(Binding(request, dp, slot, handle, now, len(ids)))
+                binds.append(_step_bind(request, handle, ids))
+        return binds
+
+    def _place(self) -> dict[int, list[tuple[Request, list[int], int]]]:
+        """Give waiting requests a rank and a slot as long as there are any."""
+        placed: dict[int, list[tuple[Request, list[int], int]]] = {}
+        while self._waiting and any(self._free.values()):
+            dp = max(self._free, key=lambda rank: len(self._free[rank]))
+            _, (request, ids) = self._waiting.popitem(last=False)
+            placed.setdefault(dp, []).append((request, ids, self._free[dp].pop()))
+        return placed
+
+    def _bound(self, binding: Binding) -> None:
+        self.counts["binds"] += 1
+        self._bindings[binding.handle] = binding
+        self._running[binding.request.internal_id] = binding
+        left = binding.request.params.max_tokens - binding.bound_offset
+        for what, rate in (("preempt", self._preempt_rate), ("abort", self._abort_rate)):
+            if self._random.random() < rate:
+                due = binding.bound_at + self._random.random() * left * self._s_per_token
+                heapq.heappush(self._strikes, (due, next(self._ties), binding.handle, what))
+
+    def _strike(self, handle: int, what: str) -> None:
+        binding = self._bindings.get(handle)
+        if binding is None or binding.over or binding.freed:
+            return
+        self.counts[what] += 1
+        if what == "abort":
+            self._abort(binding.request)
+        else:
+            self._orders[binding.dp].preempts.append(binding)
+            self._let_go(binding)
+
+    def _abort(self, request: Request) -> None:
+        binding = self._running.get(request.internal_id)
+        if binding is not None:
+            self._orders[binding.dp].aborts.append(request)
+            self._let_go(binding)
+        elif self._waiting.pop(request.internal_id, None) is not None:
+            self._orders[0].aborts.append(request)
+
+    def _let_go(self, binding: Binding) -> None:
+        if not binding.freed:
+            binding.freed = True
+            self._orders[binding.dp].frees.append(binding.handle)
+
+    def _outcome(self, handle: int | None) -> None:
+        binding = self._bindings.get(handle or 0)
+        if binding is None or binding.over:
+            return
+        binding.over = True
+        self._running.pop(binding.request.internal_id, None)
+        self._let_go(binding)
+        if self._reuse_early:
+            self._give_back(binding)
+
+    def _release(self, handle: int) -> None:
+        binding = self._bindings.pop(handle, None)
+        if binding is not None:
+            self._give_back(binding)
+
+    def _give_back(self, binding: Binding) -> None:
+        if not binding.returned and binding.dp in self._free:
+            self._free[binding.dp].append(binding.slot)
+        binding.returned = True
+
+    def _open(self, dp: int) -> None:
+        held = {b.slot for b in self._bindings.values() if b.dp == dp and not b.returned}
+        self._free[dp] = [slot for slot in range(self._slots) if slot not in held]
+
+    def _learn(self, handle: int, output_tokens: int, now: float) -> None:
+        binding = self._bindings.get(handle)
+        if binding is not None and output_tokens > binding.bound_offset:
+            took = (now - binding.bound_at) / (output_tokens - binding.bound_offset)
+            self._s_per_token += 0.1 * (took - self._s_per_token)
+
+
+def _step_bind(request: Request, handle: int, ids: list[int]) -> StepBind:
+    return StepBind(
+        handle=handle,
+        key=request.internal_id,
+        output_tokens=len(ids),
+        prompt_token_ids=request.prompt_token_ids,
+        output_token_ids=tuple(ids),
+        max_tokens=request.params.max_tokens,
+        extra=request.extra,
+    )
