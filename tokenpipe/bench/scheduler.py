@@ -163,7 +163,7 @@ class Scheduler:
             binds = self._command(dp, orders, placed.get(dp, []), now)
             if binds or orders.frees or grant:
                 extra = b"" if grant is None else b"%d" % grant
-                plan = StepPlan(next(self._plans), binds, tuple(orders.frees), extra)
+                plan = StepPlan(next(self._plans), tuple(binds), tuple(orders.frees), extra)
                 self._lanes[dp].send(plan)
 
     def _command(

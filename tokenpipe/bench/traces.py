@@ -12,6 +12,7 @@ output tokens has nothing to deliver; it is left out and counted in `skipped`.
 from __future__ import annotations
 
 import csv
+import math
 import random
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -77,6 +78,8 @@ def _azure_seconds(text: str) -> float:
 
 
 def _mooncake_seconds(text: str) -> float:
+    if not math.isfinite(float(text)):
+        raise ValueError(text)
     return float(text) / 1000
 
 

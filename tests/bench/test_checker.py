@@ -1,0 +1,125 @@
+"""The checker names what is wrong with an output, and finds nothing wrong with a right one."""
+
+import random
+
+import numpy as np
+import pytest
+
+from tokenpipe.bench.checker import Checker, Verdict
+from tokenpipe.bench.oracle import sequence
+
+BASE = 0x1234_5678 << 32
+
+
+def checker(*keys: int) -> Checker:
+    made = Checker()
+    for key in keys:
+        made.add(key)
+    return made
+
+
+def feed(made: Checker, rows: list[tuple[int, int, list[int]]]) -> None:
+    """Feed rows (key, offset, tokens) as one frame."""
+    made.rows(
+        np.array([row[0] for row in rows], dtype=np.uint64),
+        np.array([row[1] for row in rows], dtype=np.uint32).astype(np.int64),
+        np.array([len(row[2]) for row in rows], dtype=np.int64),
+        np.array([t for row in rows for t in row[2]], dtype=np.int32),
+    )
+
+
+def right(key: int, offset: int, count: int) -> tuple[int, int, list[int]]:
+    return key, offset, sequence(key, offset, count)
+
+
+@pytest.mark.parametrize("columnar", [True, False])
+def test_finds_nothing_wrong_with_right_output_however_it_is_split(columnar: bool) -> None:
+    chance = random.Random(1)
+    keys = [BASE + i for i in range(3000)]  # more than the first allocation
+    made = checker(*keys)
+    at = dict.fromkeys(keys, 0)
+    for _ in range(40):
+        rows = []
+        for key in chance.sample(keys, 50):
+            rows.append(right(key, at[key], chance.randrange(4)))
+            at[key] += len(rows[-1][2])
+        if columnar:
+            feed(made, rows)
+        else:
+            for row in rows:
+                made.stream(*row)
+    for key in keys:
+        assert made.received(key) == at[key]
+        made.finish(key, at[key])
+    assert made.verdict() == Verdict(tokens=sum(at.values()))
+
+
+def test_one_token_rows_need_no_counts() -> None:
+    made = checker(BASE, BASE + 1)
+    for offset in range(5):
+        tokens = [sequence(key, offset, 1)[0] for key in (BASE, BASE + 1)]
+        made.rows(
+            np.array([BASE, BASE + 1], dtype=np.uint64),
+            np.array([offset, offset], dtype=np.int64),
+            None,
+            np.array(tokens, dtype=np.int32),
+        )
+    assert made.verdict() == Verdict(tokens=10)
+
+
+def test_a_request_twice_in_a_frame_is_fine_where_it_goes_on() -> None:
+    made = checker(BASE)
+    feed(made, [right(BASE, 0, 2), right(BASE, 2, 3)])
+    assert made.verdict() == Verdict(tokens=5)
+
+
+def test_counts_a_repeat_also_within_one_frame() -> None:
+    made = checker(BASE, BASE + 1)
+    feed(made, [right(BASE, 0, 2), right(BASE, 0, 2), right(BASE + 1, 0, 1)])
+    feed(made, [right(BASE, 1, 2)])
+    assert made.verdict() == Verdict(tokens=4, duplicated=3)
+
+
+def test_counts_what_is_missing_in_between_and_at_the_end() -> None:
+    made = checker(BASE)
+    feed(made, [right(BASE, 0, 2)])
+    feed(made, [right(BASE, 5, 2)])
+    assert made.verdict() == Verdict(tokens=4, lost=3)
+    made.finish(BASE, 9)
+    assert made.verdict() == Verdict(tokens=4, lost=5)
+
+
+def test_what_comes_late_is_reordered_not_lost() -> None:
+    made = checker(BASE)
+    feed(made, [right(BASE, 0, 2)])
+    feed(made, [right(BASE, 4, 2)])
+    feed(made, [right(BASE, 2, 2)])
+    made.finish(BASE, 6)
+    assert made.verdict() == Verdict(tokens=4, reordered=2)
+
+
+def test_counts_tokens_of_another_request() -> None:
+    made = checker(BASE, BASE + 1)
+    feed(made, [(BASE, 0, sequence(BASE + 1, 0, 3)), right(BASE + 1, 0, 3)])
+    assert made.verdict() == Verdict(tokens=3, misattributed=3)
+
+
+@pytest.mark.parametrize("stranger", [BASE + 7, BASE + 10**6, 42])
+def test_counts_output_for_a_request_nobody_made(stranger: int) -> None:
+    made = checker(BASE)
+    feed(made, [right(BASE, 0, 1), right(stranger, 0, 2)])
+    assert made.verdict() == Verdict(tokens=1, misattributed=2)
+
+
+def test_counts_output_after_the_end() -> None:
+    made = checker(BASE)
+    feed(made, [right(BASE, 0, 3)])
+    made.finish(BASE, 2)
+    feed(made, [right(BASE, 3, 1)])
+    assert made.verdict().wrong == 2
+
+
+def test_verdicts_add_up() -> None:
+    total = Verdict(tokens=1, lost=2) + Verdict(tokens=3, duplicated=4, reordered=5)
+    assert total == Verdict(tokens=4, lost=2, duplicated=4, reordered=5)
+    assert total.wrong == 11
