@@ -1,0 +1,86 @@
+"""What every test may use, and what none may leave behind."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+SETTLE_S = 3.0  # libzmq closes sockets in its own thread
+
+
+class Clock:
+    """A clock that one moves: call it for the time, `advance` it."""
+
+    def __init__(self, now: float = 1000.0) -> None:
+        self.now = now
+
+    def __call__(self) -> float:
+        return self.now
+
+    def advance(self, seconds: float) -> float:
+        self.now += seconds
+        return self.now
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+def runtime_dir() -> Iterator[Path]:
+    """Give a directory with a short path for instances; fails if one of them leaves anything."""
+    with tempfile.TemporaryDirectory(prefix="tp-") as base:
+        yield Path(base)
+        left = sorted(str(path.relative_to(base)) for path in Path(base).rglob("*"))
+        assert not left, f"left in the runtime directory: {left}"
+
+
+def eventually(fact: Callable[[], object], timeout_s: float = 10.0) -> bool:
+    """Wait for a fact with a deadline; returns whether it came."""
+    deadline = time.monotonic() + timeout_s
+    while not fact():
+        if time.monotonic() >= deadline:
+            return False
+        time.sleep(0.005)
+    return True
+
+
+@pytest.fixture(autouse=True)
+def nothing_left_behind() -> Iterator[None]:
+    """Fail a test that leaves a process, a thread, a socket or an open file."""
+    before = _holdings()
+    yield
+    eventually(lambda: _holdings() <= before, SETTLE_S)
+    left = sorted(_holdings() - before)
+    assert not left, f"left behind: {left}"
+
+
+def _holdings() -> set[str]:
+    held = {f"child process {pid}" for pid in _children()}
+    held |= {f"thread {t.name} {t.ident}" for t in threading.enumerate()}
+    for fd in os.listdir("/proc/self/fd"):
+        try:
+            target = os.readlink(f"/proc/self/fd/{fd}")
+        except FileNotFoundError:  # the descriptor that listed the directory
+            continue
+        # libzmq's context and numpy keep event descriptors and devices: those are per process.
+        if not target.startswith(("anon_inode:", "/dev/", "/proc/")):
+            held.add(f"fd {fd} {target}")
+    return held
+
+
+def _children() -> list[str]:
+    pids: list[str] = []
+    for task in os.listdir("/proc/self/task"):
+        try:
+            pids += Path(f"/proc/self/task/{task}/children").read_text().split()
+        except FileNotFoundError:  # a thread that has just ended
+            continue
+    return pids

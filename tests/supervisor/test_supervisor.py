@@ -1,0 +1,203 @@
+"""Start, ready, death and stop, with real processes."""
+
+from __future__ import annotations
+
+import os
+import select
+import signal
+import threading
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import eventually
+from tests.supervisor.conftest import IDLE, STUBBORN, Program
+from tokenpipe.errors import ConfigError, ForkError, StartupError
+from tokenpipe.supervisor import Child, Supervisor
+
+
+def says_up(child: Child) -> str | None:
+    return None if "up" in child.log_tail() else "waiting for up"
+
+
+def wait_up(supervisor: Supervisor, *children: Child) -> None:
+    supervisor.wait_ready({c: lambda c=c: says_up(c) for c in children}, 30.0)  # type: ignore[misc]
+
+
+def state(pid: int) -> str:
+    """Return the letter of /proc; Z where there is no such process (any more)."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except (FileNotFoundError, ProcessLookupError):
+        return "Z"
+
+
+def gone(pid: int) -> bool:
+    """Whether a process is dead, also where nobody has waited for it."""
+    return state(pid) == "Z"
+
+
+def test_ready_then_stop(supervisor: Supervisor, program: Program) -> None:
+    one, two = (supervisor.start(program(IDLE, rank=rank)) for rank in "01")
+    wait_up(supervisor, one, two)
+    assert supervisor.poll() == []
+    ended = supervisor.stop(10.0)
+    assert [died.reason for died in ended] == ["signal SIGTERM"] * 2
+    assert supervisor.living == () and supervisor.poll() == []
+    assert gone(one.pid) and gone(two.pid)
+
+
+def test_child_that_ignores_sigterm_is_killed_at_the_deadline(
+    supervisor: Supervisor, program: Program
+) -> None:
+    child = supervisor.start(program(STUBBORN))
+    wait_up(supervisor, child)
+    assert [died.reason for died in supervisor.stop(0.05)] == ["signal SIGKILL"]
+
+
+def test_stopped_child_is_killed(supervisor: Supervisor, program: Program) -> None:
+    child = supervisor.start(program(IDLE))
+    wait_up(supervisor, child)
+    os.kill(child.pid, signal.SIGSTOP)
+    assert eventually(lambda: state(child.pid) == "T")
+    assert [died.reason for died in supervisor.stop(0.05)] == ["signal SIGKILL"]
+
+
+def test_only_the_chosen_are_stopped(supervisor: Supervisor, program: Program) -> None:
+    one, two = (supervisor.start(program(IDLE, rank=rank)) for rank in "01")
+    wait_up(supervisor, one, two)
+    supervisor.stop(10.0, [one])
+    assert supervisor.living == (two,)
+    assert supervisor.stop(10.0, []) == []
+    assert supervisor.living == (two,)
+
+
+def test_death_is_reported_once_and_wakes_a_loop(supervisor: Supervisor, program: Program) -> None:
+    child = supervisor.start(program("print('last words'); raise SystemExit(3)"))
+    assert select.select([supervisor], [], [], 30.0)[0] == [supervisor]
+    (died,) = supervisor.poll()
+    assert died.child is child and died.reason == "exit code 3"
+    assert died.log_tail == "last words"
+    assert supervisor.poll() == []
+
+
+def test_death_by_signal_is_named(supervisor: Supervisor, program: Program) -> None:
+    child = supervisor.start(program(IDLE))
+    wait_up(supervisor, child)
+    os.kill(child.pid, signal.SIGKILL)
+    select.select([supervisor], [], [], 30.0)
+    assert [died.reason for died in supervisor.poll()] == ["signal SIGKILL"]
+
+
+@pytest.mark.case("B08")
+def test_death_before_ready_names_everything(supervisor: Supervisor, program: Program) -> None:
+    child = supervisor.start(program("import no_such_module", role="processor", rank="7"))
+    with pytest.raises(StartupError) as caught:
+        supervisor.wait_ready({child: lambda: "waiting for its hello"}, 30.0)
+    said = str(caught.value)
+    assert f"processor 7 (pid {child.pid})" in said and "exit code 1" in said
+    assert "phase: waiting for its hello" in said and "no_such_module" in said
+    assert str(child.log_path) in said
+
+
+def test_deadline_names_who_is_missing(supervisor: Supervisor, program: Program) -> None:
+    ready, late = (supervisor.start(program(IDLE, rank=rank)) for rank in "01")
+    with pytest.raises(StartupError) as caught:
+        supervisor.wait_ready({ready: lambda: None, late: lambda: "no hello"}, 0.0)
+    said = str(caught.value)
+    assert f"worker 1 (pid {late.pid}): not ready after 0 s" in said and "no hello" in said
+    assert f"pid {ready.pid}" not in said
+
+
+def test_pump_is_what_waits(supervisor: Supervisor, program: Program) -> None:
+    child = supervisor.start(program(IDLE))
+    pumped: list[float] = []
+    supervisor.wait_ready(
+        {child: lambda: None if len(pumped) == 3 else "not yet"}, 30.0, pumped.append
+    )
+    assert len(pumped) == 3 and all(0 < seconds <= 30.0 for seconds in pumped)
+
+
+@pytest.mark.case("B05")
+def test_output_never_blocks_and_lands_in_its_log(supervisor: Supervisor, program: Program) -> None:
+    source = """
+        import sys
+        sys.stdout.write("x" * (1 << 20)); sys.stderr.write("y" * 200_000)
+        print("\\nlast line"); sys.exit(9)
+    """
+    child = supervisor.start(program("if 1:" + source))
+    select.select([supervisor], [], [], 30.0)
+    (died,) = supervisor.poll()
+    assert died.log_tail.endswith("last line") and len(died.log_tail) <= 4096
+    text = child.log_path.read_text()
+    assert text.count("x") == 1 << 20 and text.count("y") == 200_000
+    assert child.log_path.stat().st_mode & 0o777 == 0o600
+
+
+def test_tail_is_of_this_life_only(supervisor: Supervisor, program: Program) -> None:
+    for word in ("first", "second"):
+        child = supervisor.start(program(f"print('{word}')"))
+        select.select([supervisor], [], [], 30.0)
+        assert [died.log_tail for died in supervisor.poll()] == [word]
+    assert child.log_path.read_text() == "first\nsecond\n"
+
+
+def test_grandchildren_go_with_their_parent(supervisor: Supervisor, program: Program) -> None:
+    source = f"""
+        import subprocess, sys
+        print(subprocess.Popen([sys.executable, "-c", {IDLE!r}]).pid, flush=True)
+    """
+    supervisor.start(program("if 1:" + source))
+    select.select([supervisor], [], [], 30.0)
+    (died,) = supervisor.poll()
+    grandchild = int(died.log_tail.split()[0])
+    assert eventually(lambda: gone(grandchild))
+
+
+def test_logs_go_where_asked_and_only_ours(tmp_path: Path, program: Program) -> None:
+    for name, strangers in (("a", []), ("b", ["keep.me"])):
+        directory = tmp_path / name
+        with Supervisor(directory, keep_logs=False) as supervisor:
+            wait_up(supervisor, supervisor.start(program(IDLE)))
+            for stranger in strangers:
+                (directory / stranger).touch()
+        assert [path.name for path in directory.glob("*")] == strangers
+        assert directory.exists() == bool(strangers)
+
+
+def test_unusable_log_dir(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(ConfigError, match=r"log_dir .*file"):
+        Supervisor(tmp_path / "file" / "logs")
+
+
+def test_log_path_that_is_a_link_is_refused(supervisor: Supervisor, program: Program) -> None:
+    (supervisor.log_dir / "worker-0.log").symlink_to("/dev/null")
+    with pytest.raises(StartupError, match="worker 0 cannot be started"):
+        supervisor.start(program(IDLE))
+
+
+def test_child_outlives_the_thread_that_started_it(
+    supervisor: Supervisor, program: Program
+) -> None:
+    started: list[Child] = []
+    spec = program(IDLE)
+    thread = threading.Thread(target=lambda: started.append(supervisor.start(spec)))
+    thread.start()
+    thread.join()
+    wait_up(supervisor, *started)
+    assert supervisor.poll() == []
+
+
+def test_forked_copy_is_refused(supervisor: Supervisor, program: Program) -> None:
+    child = supervisor.start(program(IDLE))
+    wait_up(supervisor, child)
+    pid = os.fork()
+    if pid == 0:
+        try:
+            supervisor.stop(0.0)
+        except ForkError:
+            os._exit(0)
+        os._exit(1)
+    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
+    assert supervisor.poll() == []  # the fork's end did not touch the child

@@ -1,0 +1,10 @@
+"""Start processes, notice their deaths, stop them. Knows no token.
+
+A child is made by exec, writes to a log file of its own, and cannot outlive its supervisor's
+process, however that ends.
+"""
+
+from .child import Child, ChildSpec, Died
+from .supervisor import Supervisor
+
+__all__ = ["Child", "ChildSpec", "Died", "Supervisor"]

@@ -1,0 +1,129 @@
+"""One child process: its start by exec, its log file, its end. No policy."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import NamedTuple
+
+import tokenpipe
+
+from .leash import Leash
+
+TAIL_BYTES = 4096
+TAIL_LINES = 20
+_SIGNALS = {number.value: number.name for number in signal.Signals}
+
+
+@dataclass(frozen=True, slots=True)
+class ChildSpec:
+    """What to run: `python -m module *args`, with `env` on top of our environment."""
+
+    role: str
+    rank: str
+    module: str
+    args: tuple[str, ...] = ()
+    env: Mapping[str, str] = field(default_factory=dict)
+
+
+class Died(NamedTuple):
+    """A child that ended. `returncode` is negative for a signal, as in subprocess."""
+
+    child: Child
+    returncode: int
+    log_tail: str
+
+    @property
+    def reason(self) -> str:
+        """Say how it ended: `exit code 3` or `signal SIGKILL`."""
+        if self.returncode >= 0:
+            return f"exit code {self.returncode}"
+        return f"signal {_SIGNALS.get(-self.returncode, -self.returncode)}"
+
+
+class Child:
+    """A started process, in a session of its own: a Ctrl-C on our terminal is not sent to it."""
+
+    def __init__(self, spec: ChildSpec, log_path: Path, now: float) -> None:
+        self.spec = spec
+        self.log_path = log_path
+        self.started = now
+        self.died: Died | None = None
+        self._leash = Leash()
+        try:
+            self._process = self._start()
+        except BaseException:
+            self._leash.release()
+            raise
+        self.pid = self._process.pid
+        self.pidfd = os.pidfd_open(self.pid)
+        self._leash.tie(self.pid)
+
+    def _start(self) -> subprocess.Popen[bytes]:
+        flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
+        log = os.open(self.log_path, flags | os.O_NOFOLLOW, 0o600)
+        try:
+            self._log_start = os.fstat(log).st_size  # an earlier life may have written before
+            return subprocess.Popen(
+                [sys.executable, "-m", self.spec.module, *self.spec.args],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                env=_environment(self.spec.env),
+                pass_fds=(self._leash.child_fd,),
+                start_new_session=True,
+            )
+        finally:
+            os.close(log)
+
+    def __str__(self) -> str:
+        return f"{self.spec.role} {self.spec.rank} (pid {self.pid})"
+
+    def signal(self, number: signal.Signals) -> None:
+        """Send a signal; one to a dead child is dropped."""
+        if self.died is None:
+            with suppress(ProcessLookupError):  # reaped by somebody else's wait
+                signal.pidfd_send_signal(self.pidfd, number)
+
+    def reap(self) -> Died | None:
+        """Return how it ended, None while it lives; takes what it left in its session with it."""
+        if self.died is None and self._ended():
+            # The dead leader still holds the group's number, so this can hit nobody else.
+            with suppress(ProcessLookupError):
+                os.killpg(self.pid, signal.SIGKILL)
+            self.died = Died(self, self._process.wait(), self.log_tail())
+            self._leash.release()
+            os.close(self.pidfd)
+        return self.died
+
+    def log_tail(self) -> str:
+        """Return the last lines this life has written."""
+        with open(self.log_path, "rb") as log:
+            size = log.seek(0, os.SEEK_END)
+            log.seek(max(self._log_start, size - TAIL_BYTES))
+            text = log.read().decode("utf-8", "replace")
+        return "\n".join(text.splitlines()[-TAIL_LINES:])
+
+    def _ended(self) -> bool:
+        try:
+            flags = os.WEXITED | os.WNOHANG | os.WNOWAIT
+            return os.waitid(os.P_PIDFD, self.pidfd, flags) is not None
+        except ChildProcessError:  # somebody else in this process has waited for it
+            return True
+
+
+def _environment(extra: Mapping[str, str]) -> dict[str, str]:
+    """Return ours plus `extra`, such that the child imports this very tokenpipe."""
+    here = str(Path(tokenpipe.__file__).parent.parent)
+    environment = {**os.environ, **extra}
+    paths = [here, *filter(None, environment.get("PYTHONPATH", "").split(os.pathsep))]
+    environment["PYTHONPATH"] = os.pathsep.join(dict.fromkeys(paths))
+    environment.setdefault("PYTHONUNBUFFERED", "1")  # the tail of a crash must be in the log
+    environment.setdefault("PYTHONFAULTHANDLER", "1")
+    return environment

@@ -1,0 +1,179 @@
+"""The policy over children: start, wait until ready, notice deaths, stop, leave nothing behind."""
+
+from __future__ import annotations
+
+import os
+import select
+import time
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from signal import SIGKILL, SIGTERM
+from types import TracebackType
+
+from tokenpipe.errors import ConfigError, ForkError, StartupError
+
+from .child import Child, ChildSpec, Died
+
+READY_POLL_S = 0.05
+
+
+class Supervisor:
+    """Owns the children it started; use it from one thread, in the process that made it.
+
+    `fileno()` is readable while a death waits to be reported, for a loop of your own.
+    """
+
+    def __init__(
+        self,
+        log_dir: Path,
+        *,
+        keep_logs: bool = True,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """Make `log_dir` where it is missing; without `keep_logs` the logs go at `close`."""
+        try:
+            log_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
+        except OSError as error:
+            raise ConfigError(f"log_dir {log_dir}: {error.strerror}") from None
+        self.log_dir = log_dir
+        self._keep_logs = keep_logs
+        self._clock = clock
+        self._pid = os.getpid()
+        self._living: dict[int, Child] = {}  # by pidfd
+        self._unreported: list[Died] = []
+        self._logs: set[Path] = set()
+        self._epoll = select.epoll()
+
+    @property
+    def living(self) -> tuple[Child, ...]:
+        """Children whose death has not been seen, in the order of their start."""
+        return tuple(self._living.values())
+
+    def start(self, spec: ChildSpec) -> Child:
+        """Start a child; it is not ready yet. StartupError where it cannot even be made."""
+        self._check("start")
+        log_path = self.log_dir / f"{spec.role}-{spec.rank}.log"
+        try:
+            child = Child(spec, log_path, self._clock())
+        except OSError as error:
+            raise StartupError(f"{spec.role} {spec.rank} cannot be started: {error}") from error
+        self._logs.add(log_path)
+        self._living[child.pidfd] = child
+        self._epoll.register(child.pidfd, select.EPOLLIN)
+        return child
+
+    def fileno(self) -> int:
+        """Return a descriptor that is readable when a child has died."""
+        return self._epoll.fileno()
+
+    def poll(self) -> list[Died]:
+        """Return who died since the last call, each once."""
+        self._check("poll")
+        self._collect(0.0)
+        died, self._unreported = self._unreported, []
+        return died
+
+    def wait_ready(
+        self,
+        pending: Mapping[Child, Callable[[], str | None]],
+        timeout_s: float,
+        pump: Callable[[float], object] | None = None,
+    ) -> None:
+        """Wait until every predicate returns None; until then it says what is missing.
+
+        `pump(seconds)` waits for and handles what makes them ready (a hello); without one they are
+        asked again every 50 ms. StartupError names the child that died or missed the deadline.
+        """
+        self._check("wait_ready")
+        deadline = self._clock() + timeout_s
+        while True:
+            # Deaths first, then the facts: a child that was ready and died is not ready.
+            self._collect(0.0)
+            missing = {child: child_missing() for child, child_missing in pending.items()}
+            for child, phase in missing.items():
+                if child.died is not None:
+                    raise StartupError(self._story(child, child.died.reason, phase))
+            waiting = {child: phase for child, phase in missing.items() if phase is not None}
+            if not waiting:
+                return
+            left = deadline - self._clock()
+            if left <= 0:
+                late = [
+                    self._story(c, f"not ready after {timeout_s:g} s", p)
+                    for c, p in waiting.items()
+                ]
+                raise StartupError("\n".join(late))
+            if pump is None:
+                self._collect(min(left, READY_POLL_S))
+            else:
+                pump(min(left, READY_POLL_S))
+
+    def stop(self, timeout_s: float, children: Iterable[Child] | None = None) -> list[Died]:
+        """Ask with SIGTERM, at the deadline SIGKILL, and reap; all children unless some are given.
+
+        Returns how each of them ended; `poll` does not report these again.
+        """
+        self._check("stop")
+        chosen = self.living if children is None else children
+        stopping = [child for child in chosen if child.died is None]
+        for child in stopping:
+            child.signal(SIGTERM)
+        self._await_end(stopping, self._clock() + timeout_s)
+        for child in stopping:
+            child.signal(SIGKILL)
+        self._await_end(stopping, None)
+        ended = [child.died for child in stopping if child.died is not None]
+        self._unreported = [died for died in self._unreported if died not in ended]
+        return ended
+
+    def close(self, timeout_s: float = 5.0) -> None:
+        """Stop everybody and give up what was taken; a second call does nothing."""
+        if self._epoll.closed:
+            return
+        self.stop(timeout_s)
+        self._epoll.close()
+        if not self._keep_logs:
+            for path in self._logs:
+                path.unlink(missing_ok=True)
+            if not any(self.log_dir.iterdir()):
+                self.log_dir.rmdir()
+
+    def __enter__(self) -> Supervisor:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def _collect(self, timeout_s: float) -> None:
+        for pidfd, _ in self._epoll.poll(timeout_s):
+            child = self._living[pidfd]
+            self._epoll.unregister(pidfd)
+            del self._living[pidfd]
+            died = child.reap()
+            assert died is not None, f"{child} is readable and not dead"
+            self._unreported.append(died)
+
+    def _await_end(self, children: list[Child], deadline: float | None) -> None:
+        while any(child.died is None for child in children):
+            left = 60.0 if deadline is None else deadline - self._clock()
+            if left <= 0:
+                return
+            self._collect(left)
+
+    def _story(self, child: Child, what: str, phase: str | None) -> str:
+        age = self._clock() - child.started
+        lines = [f"{child}: {what}, {age:.1f} s after its start; phase: {phase or 'ready'}"]
+        lines.append(f"  log {child.log_path}:")
+        lines += [f"  | {line}" for line in child.log_tail().splitlines()] or ["  | (nothing)"]
+        return "\n".join(lines)
+
+    def _check(self, what: str) -> None:
+        if os.getpid() != self._pid:
+            raise ForkError(
+                f"Supervisor.{what}: made in process {self._pid}, used in {os.getpid()}"
+            )
