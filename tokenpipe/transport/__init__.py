@@ -1,0 +1,66 @@
+"""Lanes between processes: numbered, acknowledged, healed, and closed with a word.
+
+Nothing is lost in silence; readiness is a handshake; whoever owns a socket or a lock cleans it up.
+"""
+
+from .changes import Change, PeerDown, PeerEnded, PeerUp
+from .claim import Claim
+from .context import context
+from .guard import ForkGuard
+from .instance import ENDPOINT_VARIABLE, Instance
+from .lanes import open_receiver, open_sender
+from .memory_port import MemoryLane, MemoryReceiverPort, MemorySenderPort
+from .names import (
+    command_lane,
+    lane_name,
+    output_lane,
+    own_output_lane,
+    report_lane,
+    step_lane,
+    submit_lane,
+    worker_lane,
+)
+from .peer import Peer, Role, new_incarnation
+from .port import Port, ReceiverPort, SenderPort
+from .receiver import LaneReceiver
+from .sender import LaneSender
+from .waiter import Waiter
+from .window import Gap
+from .zmq_port import ZmqReceiverPort, ZmqSenderPort
+
+__all__ = [
+    "ENDPOINT_VARIABLE",
+    "Change",
+    "Claim",
+    "ForkGuard",
+    "Gap",
+    "Instance",
+    "LaneReceiver",
+    "LaneSender",
+    "MemoryLane",
+    "MemoryReceiverPort",
+    "MemorySenderPort",
+    "Peer",
+    "PeerDown",
+    "PeerEnded",
+    "PeerUp",
+    "Port",
+    "ReceiverPort",
+    "Role",
+    "SenderPort",
+    "Waiter",
+    "ZmqReceiverPort",
+    "ZmqSenderPort",
+    "command_lane",
+    "context",
+    "lane_name",
+    "new_incarnation",
+    "open_receiver",
+    "open_sender",
+    "output_lane",
+    "own_output_lane",
+    "report_lane",
+    "step_lane",
+    "submit_lane",
+    "worker_lane",
+]

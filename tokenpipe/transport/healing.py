@@ -1,0 +1,39 @@
+"""Decide when to ask for missing frames again and when to stop hoping. Pure: `now` comes in."""
+
+from __future__ import annotations
+
+from . import timing
+
+
+class Healing:
+    """Follow the first hole of a window.
+
+    A hole is asked for when it is seen, again every 100 ms without progress, and given up
+    `timeout_s` after the last progress.
+    """
+
+    __slots__ = ("_asked", "_first", "_timeout_s", "ask_due", "give_up_due")
+
+    def __init__(self, timeout_s: float) -> None:
+        self._timeout_s = timeout_s
+        self._first = 0
+        self._asked = 0  # the last frame asked for: what it needs may be on its way
+        self.ask_due = timing.NEVER
+        self.give_up_due = timing.NEVER
+
+    def look(self, hole: tuple[int, int] | None, now: float) -> bool:
+        """Look at the hole there is now; true where it is to be asked for."""
+        if hole is None:
+            self.ask_due = self.give_up_due = timing.NEVER
+            self._first = self._asked = 0
+            return False
+        first, last = hole
+        if first != self._first:
+            self._first = first
+            self.ask_due = now if first > self._asked else now + timing.RESEND_S
+            self.give_up_due = now + self._timeout_s
+        if now < self.ask_due:
+            return False
+        self._asked = last
+        self.ask_due = now + timing.RESEND_S
+        return True

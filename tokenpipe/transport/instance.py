@@ -1,0 +1,182 @@
+"""One running pipeline's directory: its id, its sockets, the locks that say who is alive."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import secrets
+import stat
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from tokenpipe.errors import ConfigError, LaneBusy, LaneLost
+
+from . import claim as locks
+from .claim import Claim
+from .guard import ForkGuard
+from .names import USUAL_LANE, check_room, directory_name, lock_name
+from .runtime_dir import check_base, check_private, default_base, make_private
+
+ENDPOINT_VARIABLE = "TOKENPIPE_ENDPOINT"
+OWNER = ("pipeline", "0")
+_INFO_FILE = "instance.json"
+_MAX_INFO_BYTES = 1 << 20
+
+
+class Instance:
+    """Find lanes and the living by the instance's directory; `create` owns it, `attach` reads it.
+
+    `info` is what instance.json holds: `instance` (the id), `pid`, `name` and what the creator
+    gave.
+    """
+
+    def __init__(self, directory: Path, info: dict[str, Any], owner: Claim | None) -> None:
+        self.directory = directory
+        self.info = info
+        self.id: int = info["instance"]
+        self._owner = owner
+        self._guard = ForkGuard()
+
+    @classmethod
+    def create(
+        cls,
+        base: Path | None,
+        name: str | None,
+        info: Mapping[str, Any],
+        *,
+        longest_lane: str = USUAL_LANE,
+    ) -> Instance:
+        """Make the directory, hold it and describe it. Raises ConfigError or LaneBusy.
+
+        What a dead instance of that name left is taken over. `longest_lane` is the longest name
+        this instance will have a socket for.
+        """
+        base = default_base() if base is None else check_base(base)
+        directory, owner = _own_directory(base, name, longest_lane)
+        _remove_sockets(directory)  # of a dead predecessor: the lock was free
+        full = {
+            **info,
+            "instance": secrets.randbits(63) | 1,
+            "pid": os.getpid(),
+            "name": name or directory.name,
+        }
+        _write_info(directory, full)
+        return cls(directory, full, owner)
+
+    @classmethod
+    def attach(cls, endpoint: str | os.PathLike[str] | None = None) -> Instance:
+        """Read a running instance; None takes $TOKENPIPE_ENDPOINT. Raises ConfigError, LaneLost."""
+        given = os.environ.get(ENDPOINT_VARIABLE, "") if endpoint is None else os.fspath(endpoint)
+        if not given:
+            raise ConfigError(f"no endpoint given and {ENDPOINT_VARIABLE} is not set")
+        path = Path(given).absolute()
+        if not os.path.lexists(path):
+            raise LaneLost(f"there is no instance at {path}")
+        check_private(path)
+        directory = path.resolve()
+        instance = cls(directory, _read_info(directory), None)
+        if not instance.alive(*OWNER):
+            raise LaneLost(
+                f"the instance at {directory} is gone: its pipeline "
+                f"(process {instance.info.get('pid')}) no longer runs"
+            )
+        return instance
+
+    def lane_path(self, lane: str) -> str:
+        """Return the path of a lane's socket, at most 107 bytes. Raises ConfigError."""
+        check_room(self.directory, lane)
+        return os.fspath(self.directory / lane)
+
+    def claim(self, role: str, rank: str, note: str = "") -> Claim:
+        """Take a role for this process. Raises LaneBusy naming its holder."""
+        return locks.take(self.directory / lock_name(role, rank), note)
+
+    def alive(self, role: str, rank: str) -> bool:
+        """Tell whether a living process holds the role."""
+        return locks.holder(self.directory / lock_name(role, rank)) is not None
+
+    def close(self) -> list[str]:
+        """Remove what is ours and return what stayed because it is not.
+
+        Only the creator removes anything, and only in the process that created; a second call does
+        nothing.
+        """
+        if self._owner is None:
+            return []
+        self._guard.check("Instance")
+        _remove_sockets(self.directory)
+        for entry in self.directory.glob("*.lock"):
+            if entry != self._owner.path:
+                entry.unlink(missing_ok=True)
+        (self.directory / _INFO_FILE).unlink(missing_ok=True)
+        # The owner's lock goes last: until then nobody can start under this name.
+        stayed = sorted(e.name for e in self.directory.iterdir() if e != self._owner.path)
+        self._owner.path.unlink(missing_ok=True)
+        self._owner.release()
+        self._owner = None
+        try:
+            self.directory.rmdir()
+        except OSError as error:
+            if error.errno not in (errno.ENOTEMPTY, errno.ENOENT):
+                raise
+        return stayed
+
+
+def _own_directory(base: Path, name: str | None, longest_lane: str) -> tuple[Path, Claim]:
+    while True:
+        directory = _make_directory(base, name, longest_lane)
+        try:
+            owner = locks.take(directory / lock_name(*OWNER), f"instance {name or directory.name}")
+        except LaneBusy as error:
+            raise LaneBusy(f"instance {name!r} in {base} is already running: {error}") from None
+        except LaneLost:  # a predecessor of that name removed the directory just now
+            continue
+        return directory, owner
+
+
+def _make_directory(base: Path, name: str | None, longest_lane: str) -> Path:
+    if name is not None:
+        directory = base / directory_name(base, name, longest_lane)
+        check_room(directory, longest_lane)
+        make_private(directory, exist_ok=True)
+        return directory
+    while True:
+        directory = base / f"i{secrets.token_hex(4)}"
+        check_room(directory, longest_lane)
+        try:
+            make_private(directory, exist_ok=False)
+        except FileExistsError:
+            continue
+        return directory
+
+
+def _remove_sockets(directory: Path) -> None:
+    for entry in directory.iterdir():
+        if stat.S_ISSOCK(entry.lstat().st_mode):
+            entry.unlink(missing_ok=True)
+
+
+def _write_info(directory: Path, info: Mapping[str, Any]) -> None:
+    whole = directory / _INFO_FILE
+    part = directory / f"{_INFO_FILE}.part"
+    descriptor = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o600)
+    with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+        json.dump(info, file, indent=1)
+    part.replace(whole)  # a reader sees all of it or none
+
+
+def _read_info(directory: Path) -> dict[str, Any]:
+    path = directory / _INFO_FILE
+    try:
+        with open(path, encoding="utf-8") as file:
+            text = file.read(_MAX_INFO_BYTES)
+        info = json.loads(text)
+    except FileNotFoundError:
+        raise LaneLost(f"there is no instance at {directory} (no {_INFO_FILE})") from None
+    except (OSError, ValueError) as error:
+        raise ConfigError(f"{path}: {error}") from None
+    if not isinstance(info, dict) or not isinstance(info.get("instance"), int):
+        raise ConfigError(f"{path}: not the description of an instance")
+    return info
