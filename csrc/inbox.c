@@ -135,6 +135,9 @@ static void trim(tp_piece *piece, uint32_t known) {
 static tp_result apply(tp_inbox *inbox, tp_stream *stream, row *row) {
     int was_ready = tp_stream_ready(stream);
     uint64_t end = (uint64_t)stream->offset + stream->len;
+    if (row->offset == TP_OFFSET_UNKNOWN && row->piece.count == 0) {
+        row->offset = (uint32_t)end;
+    }
     if (row->offset > end) {
         inbox->ahead_rows++;
         note(inbox, stream, TP_NOTE_AHEAD, row->offset);

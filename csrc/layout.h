@@ -55,7 +55,8 @@ enum tp_output_column {
     TP_OUT_KEYS = 1,        /* u64[rows], request key (internal id) */
     TP_OUT_COUNTS = 2,      /* u32[rows], default all 1 */
     TP_OUT_TOKENS = 3,      /* i32[tokens] */
-    TP_OUT_OFFSETS = 4,     /* u32[rows], output tokens of the request before this row */
+    TP_OUT_OFFSETS = 4,     /* u32[rows], output tokens of the request before this row; a final row
+                             * without tokens may say TP_OFFSET_UNKNOWN: it ends where it stands */
     TP_OUT_FINISH = 5,      /* u8[rows], enum tp_finish, default all 0 */
     TP_OUT_STOP_REASON = 6, /* i32[rows], token id or -1; default all -1 */
     TP_OUT_LP_K = 7,        /* as in a StepFrame */
@@ -65,6 +66,8 @@ enum tp_output_column {
     TP_OUT_ERROR_LEN = 11, /* u16[rows], bytes of UTF-8 per row, default all 0 */
     TP_OUT_ERROR = 12      /* the bytes, rows one after another */
 };
+
+#define TP_OFFSET_UNKNOWN UINT32_MAX
 
 #define TP_MAX_ROWS 1048576u
 #define TP_MAX_TOKENS 16777216u

@@ -166,6 +166,22 @@ static PyObject *stream_drop(tp_py_stream *self, PyObject *Py_UNUSED(ignored)) {
     return tp_py_stream_ready(self) < 0 ? NULL : Py_NewRef(Py_None);
 }
 
+/* For one consumer of several streams; one of several on a single stream is refused. */
+static PyObject *stream_park(tp_py_stream *self, PyObject *future) {
+    if (self->waiter != NULL) {
+        PyErr_SetString(PyExc_RuntimeError, "another task waits on this stream");
+        return NULL;
+    }
+    self->waiter = Py_NewRef(future);
+    Py_INCREF(self);
+    Py_RETURN_NONE;
+}
+
+static PyObject *stream_unpark(tp_py_stream *self, PyObject *Py_UNUSED(ignored)) {
+    Py_XDECREF(tp_py_stream_unpark(self));
+    Py_RETURN_NONE;
+}
+
 static PyObject *get_key(tp_py_stream *self, void *Py_UNUSED(closure)) {
     return PyLong_FromUnsignedLongLong(self->stream.key);
 }
@@ -190,6 +206,8 @@ static PyMethodDef stream_methods[] = {
     {"end", (PyCFunction)stream_end, METH_VARARGS, "End it here with a reason and a text."},
     {"fail", (PyCFunction)stream_fail, METH_O, "Raise this at its consumer, after what waits."},
     {"drop", (PyCFunction)stream_drop, METH_NOARGS, "Give it up; its consumer gets no more."},
+    {"park", (PyCFunction)stream_park, METH_O, "Let Inbox.wake() set this future once it has more."},
+    {"unpark", (PyCFunction)stream_unpark, METH_NOARGS, "Forget the future of park()."},
     {NULL, NULL, 0, NULL},
 };
 

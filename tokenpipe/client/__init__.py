@@ -4,6 +4,9 @@ One core without I/O (`core`); the shells wait on sockets and nothing else. A st
 consumer has not taken, merges what has piled up, and is bounded.
 """
 
+from .aio import AsyncClient
 from .core import ClientCore
+from .streams import AsyncSamples, AsyncStream
+from .sync import Client, SyncStream
 
-__all__ = ["ClientCore"]
+__all__ = ["AsyncClient", "AsyncSamples", "AsyncStream", "Client", "ClientCore", "SyncStream"]

@@ -48,6 +48,7 @@ class ClientCore(Generic[S]):
         self._outgoing: list[GiveUp] = []
         self._on_outgoing = on_outgoing
         self._error: TokenpipeError | None = None
+        self._changes = 0
         self._counts = {"bad_frames": 0, "slow_streams": 0, "lost_streams": 0, "given_up": 0}
 
     # --- requests -------------------------------------------------------------------------------
@@ -101,6 +102,7 @@ class ClientCore(Generic[S]):
 
     def feed(self, frame: bytes, now: float) -> None:
         """Apply an OutputFrame. A malformed one is counted and harms nothing else."""
+        self._changes += 1
         try:
             notes = self._inbox.feed(frame)
         except FrameError:
@@ -110,6 +112,11 @@ class ClientCore(Generic[S]):
             self._take_notes(notes, frame, self._held.deadline(now))
         if self._held:
             self._apply_held()
+
+    @property
+    def changes(self) -> int:
+        """A number that is another one whenever a consumer may have something new."""
+        return self._changes
 
     def wake(self) -> int:
         """Wake the consumers that wait for what was fed; return how many."""
@@ -190,6 +197,7 @@ class ClientCore(Generic[S]):
                 self._end(stream, last_word(frame, key) or missing)
 
     def _end(self, stream: Stream, error: str) -> None:
+        self._changes += 1
         self._forget(stream.key, stream.request_id)
         stream.end(_ERROR, error)
         self._give_up(stream.key)

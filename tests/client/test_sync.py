@@ -1,0 +1,111 @@
+"""The blocking client against an engine behind real sockets."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.client.engine import FakeEngine, fake_engine, only_listen, serve, tokens
+from tests.client.frames import Row
+from tests.conftest import eventually
+from tokenpipe.client import Client
+from tokenpipe.errors import LaneClosed, LaneError, LaneLost
+from tokenpipe.types import FinishReason, SamplingParams
+from tokenpipe.wire import GiveUp, Submit
+
+
+def test_requests_are_read_in_any_order(runtime_dir: Path) -> None:
+    with (
+        fake_engine(runtime_dir, serve) as engine,
+        Client(engine.endpoint, name="a") as client,
+    ):
+        streams = [client.generate([1], SamplingParams(max_tokens=30)) for _ in range(20)]
+        keys = [m.key for m in engine.heard if isinstance(m, Submit)]
+        for i in reversed(range(20)):
+            outs = list(streams[i])
+            key = engine.heard[i].key  # type: ignore[union-attr]
+            assert [t for out in outs for t in out.token_ids] == tokens(key, 0, 30)
+            assert outs[-1].finish_reason is FinishReason.LENGTH
+        assert len(keys) <= 20
+
+
+def test_samples_and_aborts(runtime_dir: Path) -> None:
+    with fake_engine(runtime_dir, serve) as engine, Client(engine.endpoint) as client:
+        outs = list(client.generate([1], SamplingParams(max_tokens=7, n=3), "r"))
+        by_index: dict[int, int] = {}
+        for out in outs:
+            by_index[out.index] = by_index.get(out.index, 0) + len(out.token_ids)
+        assert by_index == {0: 7, 1: 7, 2: 7}
+        assert client.abort("r") == 0
+
+
+@pytest.mark.case("B18")
+def test_a_reader_that_pauses_gets_everything(runtime_dir: Path) -> None:
+    total = 2000
+
+    def burst(engine: FakeEngine, client: int, message: Submit | GiveUp) -> None:
+        for at in range(total):
+            engine.send(client, Row(message.key, at, tokens(message.key, at, at + 1)))
+        engine.send(client, Row(message.key, total, [], 2))
+
+    with fake_engine(runtime_dir, burst) as engine, Client(engine.endpoint) as client:
+        stream = client.generate([1], SamplingParams(max_tokens=total))
+        assert eventually(lambda: engine.heard and not engine._unsent)
+        got = [t for out in stream for t in out.token_ids]
+        assert got == tokens(engine.heard[0].key, 0, total)  # type: ignore[union-attr]
+
+
+def test_frames_are_columns_in_order_and_once(runtime_dir: Path) -> None:
+    with fake_engine(runtime_dir, serve) as engine, Client(engine.endpoint) as client:
+        keys = [client.submit([1], SamplingParams(max_tokens=9)) for _ in range(10)]
+        got: dict[int, list[int]] = {key: [] for key in keys}
+        ended = 0
+        while ended < 10:
+            for frame in client.frames(timeout_s=5.0):
+                at = 0
+                for i, key in enumerate(frame.keys.tolist()):
+                    count = int(frame.counts[i])
+                    assert int(frame.offsets[i]) == len(got[key])
+                    got[key] += frame.tokens[at : at + count].tolist()
+                    at += count
+                    ended += int(frame.finish[i] != 0)
+                break  # leaving in the middle of what was read loses nothing
+        assert got == {key: tokens(key, 0, 9) for key in keys}
+        assert list(client.frames(timeout_s=0.0)) == []
+        client.give_up(keys[0])
+        assert eventually(lambda: GiveUp(keys[0]) in engine.heard)
+        with pytest.raises(LaneError, match="another one"):
+            client.generate([1])
+
+
+def test_the_engines_death_is_an_error_not_a_wait(runtime_dir: Path) -> None:
+    with (
+        fake_engine(runtime_dir, only_listen) as engine,
+        Client(engine.endpoint, name="a") as rows,
+        Client(engine.endpoint, name="b") as columns,
+    ):
+        stream = rows.generate([1])
+        columns.submit([1])
+        engine.fall_silent()
+        died = time.monotonic()
+        with pytest.raises(LaneLost):
+            next(stream)
+        with pytest.raises(LaneLost):
+            next(iter(columns.frames()))
+        assert time.monotonic() - died < 2.0
+        with pytest.raises(LaneLost):
+            rows.generate([1])
+
+
+def test_dropping_a_stream_gives_it_up_with_the_next_call(runtime_dir: Path) -> None:
+    with fake_engine(runtime_dir, only_listen) as engine, Client(engine.endpoint) as client:
+        stream = client.generate([1])
+        assert eventually(lambda: engine.heard)
+        key = engine.heard[0].key  # type: ignore[union-attr]
+        del stream
+        client.abort("nothing")
+        assert eventually(lambda: GiveUp(key) in engine.heard)
+    with pytest.raises(LaneClosed):
+        client.generate([1])

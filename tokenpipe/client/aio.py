@@ -1,0 +1,212 @@
+"""The client in an event loop: one reader on one descriptor, one timer, no task of its own."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import time
+from collections.abc import Iterable
+from contextlib import suppress
+from types import TracebackType
+
+from typing_extensions import Self
+
+from tokenpipe.errors import LaneClosed, LaneLost
+from tokenpipe.topology import Topology
+from tokenpipe.transport import ForkGuard, Instance
+from tokenpipe.types import SamplingParams
+
+from .core import ClientCore
+from .flush import flush
+from .lanes import Lanes
+from .streams import AsyncSamples, AsyncStream
+
+# Frames taken before consumers run: enough to share the cost of a turn, few enough that neither an
+# item nor a turn of the loop grows long under a flood.
+FRAMES_PER_TURN = 8
+
+
+class AsyncClient:
+    """Submit requests and iterate over their output.
+
+    The request is submitted by `generate` itself, not by its first item. A request that the engine
+    ends with an error, or refuses, ends with an output whose `finish_reason` is "error"; where the
+    engine itself is gone, LaneLost is raised after what had arrived. Leaving an iterator early (and
+    letting it go) gives the request up.
+    """
+
+    def __init__(
+        self, endpoint: str | os.PathLike[str] | None = None, *, name: str | None = None
+    ) -> None:
+        self._endpoint = endpoint
+        self._name = f"client-{os.getpid()}-{id(self):x}" if name is None else name
+        self._guard = ForkGuard()
+        self._timer: asyncio.TimerHandle | None = None
+        self._scheduled = False
+        self._lanes: Lanes | None = None
+
+    async def __aenter__(self) -> Self:
+        await self.open()
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        await self.aclose()
+
+    async def open(self) -> None:
+        """Find the instance and wait for its welcome. Raises LaneLost, LaneBusy, StartupError."""
+        instance = Instance.attach(self._endpoint)
+        topology = Topology.from_json_dict(instance.info["topology"])
+        self._loop = loop = asyncio.get_running_loop()
+        # In a thread, because it waits for the engine, which may live in this very loop.
+        opening = loop.run_in_executor(None, Lanes.open, instance, topology, self._name)
+        try:
+            lanes = await asyncio.shield(opening)
+        except asyncio.CancelledError:
+            opening.add_done_callback(_close_unwanted)
+            raise
+        self.attach(lanes, topology)
+
+    def attach(self, lanes: Lanes, topology: Topology) -> None:
+        """Begin to serve over lanes that are ready."""
+        self._loop = asyncio.get_running_loop()
+        self._lanes = lanes
+        self._close_s = topology.timeouts.close_s
+        self._core = ClientCore(
+            incarnation=lanes.me.incarnation,
+            stream_type=AsyncStream,
+            stream_bytes=topology.bounds.stream_bytes,
+            ahead_s=topology.timeouts.client_ahead_s,
+            create_future=self._loop.create_future,
+            on_outgoing=self._soon,
+        )
+        self._loop.add_reader(lanes.waiter.fileno(), self._turn)
+        self._turn()  # what came before the reader was there rings no bell
+
+    # --- requests -------------------------------------------------------------------------------
+
+    def generate(
+        self,
+        prompt_token_ids: Iterable[int],
+        params: SamplingParams | None = None,
+        request_id: str | None = None,
+        extra: bytes = b"",
+    ) -> AsyncStream | AsyncSamples:
+        """Submit a request and return its output, to be read with `async for`.
+
+        With n > 1 the outputs of all samples come as they are made, told apart by `index`. Raises
+        ValueError for a wrong argument, LaneFull where the engine does not keep up, LaneLost.
+        """
+        lanes = self._open_lanes()
+        submits = self._core.expand(prompt_token_ids, params or SamplingParams(), request_id, extra)
+        lanes.send(submits)
+        streams = self._core.open(submits)
+        return streams[0] if len(streams) == 1 else AsyncSamples(streams, self._loop)
+
+    def abort(self, request_id: str) -> int:
+        """Ask for the end of all live requests of that id; return how many there are.
+
+        Each still gets its final output, finish reason "abort". Asking again changes nothing.
+        """
+        self._open_lanes()
+        return self._core.abort(request_id)
+
+    @property
+    def open_requests(self) -> int:
+        """How many requests have not ended."""
+        return len(self._core)
+
+    @property
+    def counters(self) -> dict[str, int]:
+        """Return counts so far."""
+        return self._core.counters
+
+    @property
+    def index(self) -> int:
+        """The client's place in the instance."""
+        return int(self._open_lanes().me.rank)
+
+    # --- the loop -------------------------------------------------------------------------------
+
+    def _open_lanes(self) -> Lanes:
+        self._guard.check("AsyncClient")
+        if self._lanes is None:
+            raise LaneClosed("this client is not open")
+        return self._lanes
+
+    def _turn(self) -> None:
+        """Read a bounded number of frames, then let their consumers run."""
+        self._scheduled = False
+        lanes, core = self._lanes, self._core
+        if lanes is None:
+            return
+        try:
+            now = time.monotonic()
+            more = core.error is None and lanes.read(core, now, FRAMES_PER_TURN)
+            lanes.applied()
+            core.wake()
+            flush(lanes, core)
+            if more:
+                self._soon()
+            self._arm(now)
+        except BaseException as error:
+            # Nobody would ever wake the consumers again: they hear of it before the loop does.
+            core.fail(LaneLost(f"the client failed: {error!r}"))
+            core.wake()
+            raise
+
+    def _tick(self) -> None:
+        self._timer = None
+        if self._lanes is not None:
+            now = time.monotonic()
+            self._lanes.tick(now)
+            self._core.tick(now)
+            self._turn()
+
+    def _arm(self, now: float) -> None:
+        """Have `_tick` called at the earliest deadline."""
+        assert self._lanes is not None
+        deadline = self._lanes.next_deadline
+        if (own := self._core.next_deadline) is not None:
+            deadline = min(deadline, own)
+        if self._timer is not None:
+            if self._timer.when() <= deadline:
+                return
+            self._timer.cancel()
+        self._timer = self._loop.call_at(deadline, self._tick)
+
+    def _soon(self) -> None:
+        """Have `_turn` called when this turn of the loop is over, from whatever thread."""
+        if self._scheduled or self._lanes is None or self._loop.is_closed():
+            return
+        self._scheduled = True
+        if asyncio._get_running_loop() is self._loop:
+            self._loop.call_soon(self._turn)
+        else:  # a stream was let go elsewhere
+            self._loop.call_soon_threadsafe(self._turn)
+
+    # --- the end --------------------------------------------------------------------------------
+
+    async def aclose(self) -> None:
+        """Give up what is open and leave; the lanes are ended within the topology's deadline."""
+        if self._lanes is None:
+            return
+        lanes, self._lanes = self._lanes, None
+        self._loop.remove_reader(lanes.waiter.fileno())
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        gone = self._core.error is not None
+        self._core.fail(LaneClosed("the client was closed"))
+        self._core.wake()
+        # Not in the loop: it waits for the engine's word.
+        await asyncio.to_thread(lanes.close, 0.0 if gone else self._close_s)
+
+
+def _close_unwanted(opening: asyncio.Future[Lanes]) -> None:
+    with suppress(Exception):  # it failed to open, so there is nothing to close
+        opening.result().close(0.0)

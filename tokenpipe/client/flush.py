@@ -1,0 +1,19 @@
+"""Send what the core has to say to the engine."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from .core import ClientCore
+from .lanes import Lanes
+
+_MESSAGES_PER_FRAME = 4096
+
+
+def flush(lanes: Lanes, core: ClientCore[Any]) -> None:
+    """Send give-ups as far as the lane takes them; the rest waits for the next turn."""
+    messages = core.take_outgoing()
+    for start in range(0, len(messages), _MESSAGES_PER_FRAME):
+        if not lanes.try_send(messages[start : start + _MESSAGES_PER_FRAME]):
+            core.put_back(messages[start:])
+            return

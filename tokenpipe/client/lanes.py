@@ -1,0 +1,232 @@
+"""Hold the client's end of every lane: output in, submits and give-ups out."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from hashlib import blake2b
+from typing import Protocol
+
+from tokenpipe.errors import LaneBusy, LaneFull, LaneLost, TokenpipeError
+from tokenpipe.topology import Topology
+from tokenpipe.transport import (
+    Gap,
+    Instance,
+    LaneReceiver,
+    LaneSender,
+    Peer,
+    PeerUp,
+    Role,
+    Waiter,
+    ZmqReceiverPort,
+    new_incarnation,
+    open_sender,
+    output_lane,
+    own_output_lane,
+    submit_lane,
+)
+from tokenpipe.wire import LaneHeader, Message, pack_control
+
+ENGINE = Role("engine", "0")
+
+
+class Sink(Protocol):
+    """Who takes what the lanes bring."""
+
+    def feed(self, frame: bytes, now: float) -> None:
+        """Take a frame."""
+        ...
+
+    def gap(self, lane: str) -> None:
+        """Hear that frames of a lane are lost for good."""
+        ...
+
+    def source_lost(self, now: float) -> None:
+        """Hear that a processor is gone."""
+        ...
+
+    def fail(self, error: TokenpipeError) -> None:
+        """Hear that the engine is gone."""
+        ...
+
+
+class Lanes:
+    """All lanes of one client. One thread at a time."""
+
+    def __init__(
+        self,
+        *,
+        instance: int,
+        me: Peer,
+        outputs: Sequence[LaneReceiver],
+        own_output: LaneReceiver,
+        submits: LaneSender,
+        closing: ExitStack,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.me = me
+        self.waiter = Waiter()
+        self._instance = instance
+        self._own = own_output
+        self._receivers = (*outputs, own_output)
+        self._submits = submits
+        self._clock = clock
+        self._closing = closing
+        for port in (*(receiver.port for receiver in self._receivers), submits.port):
+            self.waiter.add(port)
+
+    @classmethod
+    def open(cls, instance: Instance, topology: Topology, name: str) -> Lanes:
+        """Take a place, bind, and wait until the engine said welcome."""
+        with ExitStack() as closing:
+            index = _claim_place(closing, instance, topology.clients, name)
+            me = Peer("client", str(index), new_incarnation())
+
+            outputs = []
+            for p in range(topology.processor_count):
+                processor = Role("processor", str(p))
+                life = ENGINE if topology.processors.mode == "inline" else processor
+                outputs.append(
+                    _bind(closing, instance, topology, me, output_lane(p, index), processor, life)
+                )
+            lane = own_output_lane(index)
+            own_output = _bind(closing, instance, topology, me, lane, ENGINE, ENGINE)
+            submits = open_sender(
+                instance,
+                submit_lane(index),
+                me=me,
+                to=ENGINE,
+                bound_bytes=topology.bounds.lane_bytes,
+            )
+            closing.callback(submits.port.close)
+            submits.wait_ready(topology.timeouts.startup_s)
+            return cls(
+                instance=instance.id,
+                me=me,
+                outputs=outputs,
+                own_output=own_output,
+                submits=submits,
+                closing=closing.pop_all(),
+            )
+
+    def read(self, sink: Sink, now: float, limit: int) -> bool:
+        """Give the sink what came, about `limit` frames a lane; true where more may be there."""
+        more = False
+        for receiver in self._receivers:
+            for change in receiver.changes():
+                if not isinstance(change, PeerUp):
+                    self._peer_gone(receiver, sink, getattr(change, "reason", "it ended"), now)
+            items = receiver.recv(limit)
+            for item in items:
+                if isinstance(item, Gap):
+                    sink.gap(receiver.port.lane)
+                else:
+                    sink.feed(item, now)
+            more = more or len(items) >= limit
+        self._submits.poll()
+        if self._submits.lost:
+            sink.fail(LaneLost(f"the engine is gone: {self._submits.lost_reason}"))
+        return more or self.waiter.pending()
+
+    def _peer_gone(self, receiver: LaneReceiver, sink: Sink, reason: str, now: float) -> None:
+        if receiver is self._own:
+            sink.fail(LaneLost(f"the engine is gone: {reason}"))
+        else:
+            sink.source_lost(now)
+
+    def applied(self) -> None:
+        """Let the senders forget what was read: its sink has it."""
+        for receiver in self._receivers:
+            receiver.applied()
+
+    def send(self, messages: Sequence[Message]) -> None:
+        """Send to the engine. Raises LaneFull, LaneLost, FrameTooLarge, ValueError."""
+        lane = self._submits
+        header = LaneHeader(self._instance, self.me.incarnation, lane.receiver, lane.next_seq)
+        lane.send(pack_control(header, messages))
+
+    def try_send(self, messages: Sequence[Message]) -> bool:
+        """Send to the engine; false where the lane is full or its receiver is gone."""
+        try:
+            self.send(messages)
+        except (LaneFull, LaneLost):
+            return False
+        return True
+
+    @property
+    def next_deadline(self) -> float:
+        """When `tick` has something to do."""
+        deadline = self._submits.next_deadline
+        for receiver in self._receivers:
+            deadline = min(deadline, receiver.next_deadline)
+        return deadline
+
+    def tick(self, now: float) -> None:
+        """Acknowledge, ping, look after the peers."""
+        self._submits.tick(now)
+        for receiver in self._receivers:
+            receiver.tick(now)
+
+    @property
+    def counters(self) -> dict[str, dict[str, int]]:
+        """Return each lane's counts."""
+        counts = {receiver.port.lane: dict(receiver.counters) for receiver in self._receivers}
+        counts[self._submits.port.lane] = dict(self._submits.counters)
+        return counts
+
+    def close(self, timeout_s: float) -> int:
+        """End the submit lane, give everything back; return the messages nobody confirmed."""
+        unsent = self._submits.close(timeout_s)
+        for receiver in self._receivers:
+            receiver.close()
+        self.waiter.close()
+        self._closing.close()
+        return unsent
+
+
+def _bind(
+    closing: ExitStack,
+    instance: Instance,
+    topology: Topology,
+    me: Peer,
+    lane: str,
+    sender: Role,
+    life: Role,
+) -> LaneReceiver:
+    """Bind an output lane; `life` is whose lock says that its sender lives."""
+    bounds = topology.bounds
+    port = ZmqReceiverPort(
+        instance,
+        lane,
+        max_frame_bytes=bounds.max_frame_bytes,
+        bound_bytes=bounds.client_window_bytes,
+    )
+    closing.callback(port.close)
+    return LaneReceiver(
+        port,
+        instance=instance.id,
+        me=me,
+        expects=sender,
+        hold_bytes=bounds.client_window_bytes,
+        alive=lambda: instance.alive(life.role, life.rank),
+        gap_timeout_s=topology.timeouts.gap_s,
+    )
+
+
+def _claim_place(closing: ExitStack, instance: Instance, places: int, name: str) -> int:
+    """Claim the name and the first free index. Raises LaneBusy naming a holder."""
+    digest = blake2b(name.encode(), digest_size=8).hexdigest()
+    try:
+        closing.callback(instance.claim("clientname", digest, name).release)
+    except LaneBusy as error:
+        raise LaneBusy(f"client name {name!r} is taken: {error}") from None
+    busy: list[str] = []
+    for index in range(places):
+        try:
+            closing.callback(instance.claim("client", str(index), name).release)
+        except LaneBusy as error:
+            busy.append(str(error))
+        else:
+            return index
+    raise LaneBusy(f"all {places} client places are taken: {'; '.join(busy)}")

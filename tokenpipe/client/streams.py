@@ -1,0 +1,71 @@
+"""What a consumer iterates over."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Iterable
+
+from typing_extensions import Self
+
+from tokenpipe._core import Stream
+from tokenpipe.types import RequestOutput
+
+
+class AsyncStream(Stream):
+    """Output of one sample, for `async for`. Items merge what came while nobody asked."""
+
+    __slots__ = ()
+
+    async def aclose(self) -> None:
+        """Give the request up, unless it has ended."""
+        self.drop()
+
+
+class AsyncSamples:
+    """Output of n samples as it comes; ends when all have ended."""
+
+    __slots__ = ("_loop", "_streams")
+
+    def __init__(self, streams: Iterable[AsyncStream], loop: asyncio.AbstractEventLoop) -> None:
+        self._streams = deque(streams)
+        self._loop = loop
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> RequestOutput:
+        while True:
+            if (item := self._take()) is not None:
+                return item
+            if not self._streams:
+                raise StopAsyncIteration
+            await self._more()
+
+    def _take(self) -> RequestOutput | None:
+        streams = self._streams
+        for _ in range(len(streams)):
+            stream = streams[0]
+            item = stream.take()
+            if stream.over:
+                streams.popleft()
+            else:
+                streams.rotate(-1)  # so that no sample waits for a busier one
+            if item is not None:
+                return item
+        return None
+
+    async def _more(self) -> None:
+        future = self._loop.create_future()
+        for stream in self._streams:
+            stream.park(future)
+        try:
+            await future
+        finally:
+            for stream in self._streams:
+                stream.unpark()
+
+    async def aclose(self) -> None:
+        """Give up every sample that has not ended."""
+        while self._streams:
+            self._streams.pop().drop()
