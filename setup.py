@@ -18,6 +18,7 @@ if SANITIZE:
     ldflags.append(f"-fsanitize={SANITIZE}")
 
 setup(
+    license="Apache-2.0",
     ext_modules=[
         Extension(
             "tokenpipe._core",
@@ -26,5 +27,5 @@ setup(
             extra_compile_args=cflags,
             extra_link_args=ldflags,
         )
-    ]
+    ],
 )

@@ -212,7 +212,7 @@ class Aborted:
 
 @dataclass(frozen=True, slots=True)
 class Rescheduled:
-    """Outcome: the binding is over, the request is not. Its ids so far are the truth to go on from."""
+    """Outcome: the binding is over, the request is not; its ids so far are what to go on from."""
 
     request: Request
     handle: int

@@ -1,0 +1,65 @@
+# Every developer act is one word. Needs python3 >= 3.10, python3-venv, python3-dev, gcc, make;
+# everything else goes into .venv. Nothing is done twice: a second `make` only looks at dates.
+
+PYTHON ?= python3
+VENV   := .venv
+PY     := $(VENV)/bin/python
+READY  := $(VENV)/.ready
+ARGS   ?=
+
+.PHONY: help venv build test bench check format soak test-c clean
+
+help:
+	@echo "make test     builds, runs the tests (a few minutes)"
+	@echo "make bench    builds, runs python -m tokenpipe.bench \$$(ARGS)"
+	@echo "make check    ruff, mypy --strict, C warnings as errors"
+	@echo "make soak     the tests that take minutes"
+	@echo "make test-c   the tests of the C half under the address and undefined sanitizers"
+	@echo "make build | format | clean"
+
+# A .venv whose python is gone (the system's was upgraded) is made anew.
+$(READY): pyproject.toml setup.py
+	@test -x $(PY) && $(PY) -c "" 2>/dev/null || $(PYTHON) -m venv --clear $(VENV)
+	$(PY) -m pip install -q --disable-pip-version-check -e ".[dev,rivals]"
+	@touch $@
+
+venv: $(READY)
+
+# setuptools compares dates itself, so this rebuilds when csrc/ changed or the .so is gone.
+build: $(READY)
+	@$(PY) setup.py -q build_ext --inplace
+
+test: build
+	$(PY) -m pytest $(ARGS)
+
+bench: build
+	$(PY) -m tokenpipe.bench $(ARGS)
+
+soak: build
+	TOKENPIPE_HYPOTHESIS=soak $(PY) -m pytest -m soak $(ARGS)
+
+check: build
+	$(PY) -m ruff check .
+	$(PY) -m ruff format --check .
+	$(PY) -m mypy
+	$(PY) -m tests.lint_c
+
+format: $(READY)
+	$(PY) -m ruff check --fix .
+	$(PY) -m ruff format .
+
+# A copy of the tree, so that the sanitized extension does not replace the quick one.
+SANITIZED := build/sanitized
+PRELOAD    = $$(gcc -print-file-name=libasan.so) $$(gcc -print-file-name=libubsan.so)
+test-c: $(READY)
+	@mkdir -p $(SANITIZED)
+	@tar --exclude='*.so' --exclude=__pycache__ -cf - \
+		setup.py pyproject.toml tokenpipe csrc tests benchmarks | tar -xf - -C $(SANITIZED)
+	cd $(SANITIZED) && TOKENPIPE_SANITIZE=address,undefined ../../$(PY) setup.py -q build_ext --inplace
+	cd $(SANITIZED) && LD_PRELOAD="$(PRELOAD)" PYTHONMALLOC=malloc PYTHONPATH=. \
+		ASAN_OPTIONS=detect_leaks=0 UBSAN_OPTIONS=halt_on_error=1:print_stacktrace=1 \
+		../../$(PY) -m pytest --timeout 600 tests/csrc tests/wire tests/processor tests/client $(ARGS)
+
+clean:
+	rm -rf build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis tokenpipe/*.so *.egg-info
+	find . -name __pycache__ -not -path './$(VENV)/*' -prune -exec rm -rf {} +
