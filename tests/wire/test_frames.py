@@ -77,9 +77,7 @@ def test_every_shorter_piece_is_refused(frame: oracle.Frame, data: st.DataObject
 
 @given(anything, st.data())
 @pytest.mark.case("B50")
-def test_agrees_with_the_twin_about_damaged_bytes(
-    frame: oracle.Frame, data: st.DataObject
-) -> None:
+def test_agrees_with_the_twin_about_damaged_bytes(frame: oracle.Frame, data: st.DataObject) -> None:
     raw = bytearray(oracle.write(frame))
     for _ in range(data.draw(st.integers(1, 3))):
         raw[data.draw(st.integers(0, len(raw) - 1))] = data.draw(st.integers(0, 255))

@@ -86,17 +86,21 @@ class Flag:
 
 @dataclass(frozen=True, slots=True)
 class Text:
-    """A string of at most `limit` bytes of UTF-8."""
+    """A string of at most `limit` bytes of UTF-8; where `cut`, the writer shortens it to that."""
 
     limit: int = MAX_TEXT
+    cut: bool = False
 
     def encode(self, value: Any) -> str:
+        if self.cut and type(value) is str:
+            raw = value.encode(errors="replace")[: self.limit]
+            value = raw.decode(errors="ignore")
         return self.decode(value)
 
     def decode(self, raw: Any) -> str:
         if type(raw) is not str:
             raise ValueError(f"expected a string, got {got(raw)}")
-        size = len(raw) if raw.isascii() else len(raw.encode())
+        size = len(raw) if raw.isascii() else len(raw.encode())  # a lone surrogate is a ValueError
         if size > self.limit:
             raise ValueError(f"expected at most {self.limit} bytes of text, got {size}")
         return raw
@@ -168,7 +172,7 @@ U64 = Annotated[int, Int(0, (1 << 64) - 1)]
 Handle = Annotated[int, Int(1, (1 << 63) - 1)]
 TokenOrNone = Annotated[int, Int(-1, (1 << 31) - 1)]
 Yes = Annotated[bool, Flag()]
-Words = Annotated[str, Text()]
+Words = Annotated[str, Text(cut=True)]  # for people to read
 Name = Annotated[str, Text(4096)]
 Extra = Annotated[bytes, Blob()]
 TokenIds = Annotated[tuple[int, ...], Ints("i", MAX_TOKEN_IDS)]
