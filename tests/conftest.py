@@ -10,6 +10,12 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
+
+# Deadlines per example only measure how busy the machine is.
+settings.register_profile("quick", deadline=None, max_examples=100)
+settings.register_profile("soak", deadline=None, max_examples=3000)
+settings.load_profile(os.environ.get("TOKENPIPE_HYPOTHESIS", "quick"))
 
 SETTLE_S = 3.0  # libzmq closes sockets in its own thread
 

@@ -46,7 +46,8 @@ MAY_ENTER = {
     "pipeline": BELOW,
     "serve": BELOW | {"pipeline"},
     "bench": BELOW | {"pipeline", "serve"},
-    "cli": {"errors", "logs", "topology", "transport"},
+    "plan": {"topology", "transport"},
+    "cli": {"errors", "plan", "topology"},
     "__main__": {"cli", "errors"},
     "__init__": {"client", "errors", "pipeline", "runners", "topology", "types", "wire"},
 }

@@ -1,0 +1,50 @@
+"""The command line, in a process of its own as a user has it."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tokenpipe.topology import Topology
+
+
+def tokenpipe(*args: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "tokenpipe", *args]
+    return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+
+
+def test_plan_prints_a_table(tmp_path: Path) -> None:
+    (tmp_path / "t.yaml").write_text("data_parallel_size: 2\nclients: 1\nname: mine\n")
+    done = tokenpipe("plan", str(tmp_path / "t.yaml"))
+    assert done.returncode == 0 and done.stderr == ""
+    lines = [" ".join(line.split()) for line in done.stdout.splitlines()]
+    assert "w1.0 steps worker 1.0 processor 1 64 MiB" in lines or (
+        "w1.0 steps worker 1.0 processor 0 64 MiB" in lines  # a machine with one core
+    )
+    assert lines[0].endswith("/mine")
+
+
+def test_plan_as_json_holds_the_effective_configuration(tmp_path: Path) -> None:
+    (tmp_path / "t.yaml").write_text("")
+    done = tokenpipe("plan", str(tmp_path / "t.yaml"), "--json")
+    assert done.returncode == 0
+    said = json.loads(done.stdout)
+    assert Topology.from_json_dict(said["topology"]).clients == Topology().clients
+    assert {"directory", "processes", "lanes", "topology"} == said.keys()
+
+
+@pytest.mark.case("B72")
+def test_wrong_file_is_named_by_line_and_starts_nothing(tmp_path: Path) -> None:
+    path = tmp_path / "t.yaml"
+    path.write_text("clients: 1\nclients: on\n")
+    done = tokenpipe("plan", str(path))
+    assert done.returncode == 2 and done.stdout == ""
+    assert done.stderr == f"error: {path}:2: clients: the key is given twice\n"
+
+
+def test_no_command_shows_what_there_is() -> None:
+    assert "plan" in (tokenpipe().stdout + tokenpipe().stderr)

@@ -1,0 +1,38 @@
+"""A plan names every lane once, with the transport's own names."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tokenpipe.plan import plan
+from tokenpipe.topology import Processors, Topology
+from tokenpipe.transport import output_lane, worker_lane
+
+
+@given(dp=st.integers(1, 9), tp=st.integers(1, 3), clients=st.integers(1, 12), inline=st.booleans())
+def test_every_lane_once(dp: int, tp: int, clients: int, inline: bool) -> None:
+    topology = Topology(
+        data_parallel_size=dp,
+        tensor_parallel_size=tp,
+        clients=clients,
+        processors=Processors(mode="inline") if inline else Processors(count=(dp + 1) // 2),
+    )
+    planned = plan(topology)
+    p = topology.processor_count
+    names = [lane.socket for lane in planned.lanes]
+    assert len(names) == len(set(names))
+    assert len(names) == 2 * dp * tp + (0 if inline else 2 * p) + clients * (2 + p)
+    receivers = {lane.socket: lane.receiver for lane in planned.lanes}
+    for d, t in topology.workers:
+        assert receivers[worker_lane(d, t)] == f"processor {topology.processor_of(d)}"
+    assert receivers[output_lane(p - 1, clients - 1)] == f"client {clients - 1}"
+
+
+def test_inline_processor_lives_in_the_pipeline() -> None:
+    planned = plan(Topology(processors=Processors(mode="inline"), name="here"))
+    assert [(q.role, q.runs_in) for q in planned.processes[:2]] == [
+        ("pipeline", ""),
+        ("processor", "pipeline 0"),
+    ]
+    assert planned.directory.endswith("/here")

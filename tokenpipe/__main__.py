@@ -1,0 +1,5 @@
+"""Run the command line."""
+
+from tokenpipe.cli import main
+
+raise SystemExit(main())

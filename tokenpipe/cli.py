@@ -1,0 +1,79 @@
+"""The command line: `python -m tokenpipe <command>`. Holds no logic of a room."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from tokenpipe.errors import TokenpipeError
+from tokenpipe.plan import Plan, plan
+from tokenpipe.topology import Topology
+
+app = typer.Typer(
+    name="tokenpipe",
+    help="The output path of an LLM inference engine.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+
+
+@app.callback()
+def _several() -> None:
+    # Makes typer keep the command's name even while there is only one.
+    return
+
+
+@app.command("plan")
+def plan_command(
+    topology: Annotated[Path, typer.Argument(help="The topology's YAML file.")],
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON, configuration too.")] = False,
+) -> None:
+    """Print lanes, sockets, owners and processes of a topology, and start nothing."""
+    read = Topology.load(topology)
+    planned = plan(read)
+    if as_json:
+        print(json.dumps(planned.to_json_dict(read), indent=2))
+    else:
+        _print_plan(planned)
+
+
+def main() -> int:
+    """Run the command line; 2 where what the user gave is wrong."""
+    try:
+        app(standalone_mode=True)
+    except TokenpipeError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
+    return 0
+
+
+def _print_plan(planned: Plan) -> None:
+    # A pipe gets whole lines, however long: they are for grep.
+    console = Console(width=None if sys.stdout.isatty() else 160, highlight=False)
+    console.print(f"directory  {planned.directory}", markup=False, soft_wrap=True)
+    _print_table(
+        console,
+        ["role", "rank", "runs in", "started by", "owns"],
+        ((p.role, p.rank, p.runs_in or "own process", p.started_by, p.owns) for p in planned[1]),
+    )
+    _print_table(
+        console,
+        ["socket", "carries", "from", "to (binds, owns)", "at most"],
+        ((*lane[:4], f"{lane.most_bytes / (1 << 20):g} MiB") for lane in planned.lanes),
+    )
+
+
+def _print_table(console: Console, head: list[str], rows: Iterable[tuple[Any, ...]]) -> None:
+    table = Table(*head, box=None, pad_edge=False, header_style="bold", padding=(0, 3, 0, 0))
+    for row in rows:
+        table.add_row(*(str(cell) for cell in row))
+    console.print()
+    console.print(table, markup=False)
