@@ -87,6 +87,32 @@ static PyObject *notes_of(const tp_inbox *inbox) {
     return list;
 }
 
+/* Makes what the last feed named stay: from here on Python code may run and drop streams.
+ * Of the woken only those remain that somebody waits on. */
+static void own(tp_inbox *inbox) {
+    uint32_t parked = 0;
+    for (uint32_t i = 0; i < inbox->woken_count; i++) {
+        tp_py_stream *stream = tp_py_stream_of(inbox->woken[i]);
+        if (stream->waiter != NULL) {
+            Py_INCREF(stream);
+            inbox->woken[parked++] = inbox->woken[i];
+        }
+    }
+    inbox->woken_count = parked;
+    for (uint32_t i = 0; i < inbox->note_count; i++) {
+        Py_INCREF(tp_py_stream_of(inbox->notes[i].stream));
+    }
+}
+
+static void disown(tp_inbox *inbox) {
+    while (inbox->woken_count > 0) {
+        Py_DECREF(tp_py_stream_of(inbox->woken[--inbox->woken_count]));
+    }
+    while (inbox->note_count > 0) {
+        Py_DECREF(tp_py_stream_of(inbox->notes[--inbox->note_count].stream));
+    }
+}
+
 static PyObject *inbox_feed(tp_py_inbox *self, PyObject *frame) {
     Py_buffer buffer;
     if (PyObject_GetBuffer(frame, &buffer, PyBUF_SIMPLE) < 0) {
@@ -100,16 +126,20 @@ static PyObject *inbox_feed(tp_py_inbox *self, PyObject *frame) {
     }
     result = tp_inbox_feed(&self->inbox, &view);
     PyBuffer_Release(&buffer);
+    own(&self->inbox);
     /* Also after a failure: rows that were applied must wake their consumers. */
-    for (uint32_t i = 0; i < self->inbox.woken_count; i++) {
-        if (tp_py_stream_ready(tp_py_stream_of(self->inbox.woken[i])) < 0) {
-            return NULL;
-        }
+    int bad = 0;
+    for (uint32_t i = 0; i < self->inbox.woken_count && !bad; i++) {
+        bad = tp_py_stream_ready(tp_py_stream_of(self->inbox.woken[i])) < 0;
     }
-    if (result != TP_OK) {
-        return tp_raise(tp_state_of_type(Py_TYPE(self)), result, "OutputFrame");
+    PyObject *notes = NULL;
+    if (!bad && result != TP_OK) {
+        (void)tp_raise(tp_state_of_type(Py_TYPE(self)), result, "OutputFrame");
+    } else if (!bad) {
+        notes = notes_of(&self->inbox);
     }
-    return notes_of(&self->inbox);
+    disown(&self->inbox);
+    return notes;
 }
 
 /* Sets one future unless it was cancelled meanwhile. */
@@ -162,12 +192,20 @@ static PyObject *inbox_find(tp_py_inbox *self, PyObject *key_object) {
 }
 
 static PyObject *inbox_streams(tp_py_inbox *self, PyObject *Py_UNUSED(ignored)) {
-    PyObject *list = PyList_New(0);
-    for (uint32_t i = 0; list != NULL && i <= self->inbox.mask; i++) {
-        tp_stream *stream = self->inbox.slots[i];
-        if (stream != NULL && PyList_Append(list, (PyObject *)tp_py_stream_of(stream)) < 0) {
-            Py_CLEAR(list);
+    Py_ssize_t expected = self->inbox.used, count = 0;
+    PyObject *list = PyList_New(expected);
+    if (list == NULL) {
+        return NULL;
+    }
+    /* Making the list may have dropped streams; filling it makes nothing. */
+    for (uint32_t i = 0; i <= self->inbox.mask; i++) {
+        if (self->inbox.slots[i] != NULL) {
+            PyObject *stream = (PyObject *)tp_py_stream_of(self->inbox.slots[i]);
+            PyList_SET_ITEM(list, count++, Py_NewRef(stream));
         }
+    }
+    if (count < expected && PyList_SetSlice(list, count, expected, NULL) < 0) {
+        Py_CLEAR(list);
     }
     return list;
 }

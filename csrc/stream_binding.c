@@ -137,8 +137,8 @@ static PyObject *stream_end(tp_py_stream *self, PyObject *args) {
     if (!PyArg_ParseTuple(args, "bs#", &finish, &text, &size)) {
         return NULL;
     }
-    if (finish == TP_FINISH_NONE || finish >= TP_FINISH_END || size > UINT16_MAX) {
-        PyErr_SetString(PyExc_ValueError, "finish or error text out of range");
+    if (finish == TP_FINISH_NONE || finish >= TP_FINISH_END || size > INT32_MAX) {
+        PyErr_SetString(PyExc_ValueError, "finish code or error text out of range");
         return NULL;
     }
     tp_inbox_remove(&self->inbox->inbox, &self->stream);

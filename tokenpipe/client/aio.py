@@ -84,7 +84,7 @@ class AsyncClient:
             create_future=self._loop.create_future,
             on_outgoing=self._soon,
         )
-        self._loop.add_reader(lanes.waiter.fileno(), self._turn)
+        self._loop.add_reader(lanes.waiter.fileno(), self._readable)
         self._turn()  # what came before the reader was there rings no bell
 
     # --- requests -------------------------------------------------------------------------------
@@ -138,9 +138,16 @@ class AsyncClient:
             raise LaneClosed("this client is not open")
         return self._lanes
 
+    def _readable(self) -> None:
+        if not self._scheduled:  # else a turn is on its way, behind the consumers it must not pass
+            self._turn()
+
+    def _scheduled_turn(self) -> None:
+        self._scheduled = False
+        self._turn()
+
     def _turn(self) -> None:
         """Read a bounded number of frames, then let their consumers run."""
-        self._scheduled = False
         lanes, core = self._lanes, self._core
         if lanes is None:
             return
@@ -165,7 +172,7 @@ class AsyncClient:
             now = time.monotonic()
             self._lanes.tick(now)
             self._core.tick(now)
-            self._turn()
+            self._readable()
 
     def _arm(self, now: float) -> None:
         """Have `_tick` called at the earliest deadline."""
@@ -185,9 +192,9 @@ class AsyncClient:
             return
         self._scheduled = True
         if asyncio._get_running_loop() is self._loop:
-            self._loop.call_soon(self._turn)
+            self._loop.call_soon(self._scheduled_turn)
         else:  # a stream was let go elsewhere
-            self._loop.call_soon_threadsafe(self._turn)
+            self._loop.call_soon_threadsafe(self._scheduled_turn)
 
     # --- the end --------------------------------------------------------------------------------
 

@@ -84,7 +84,7 @@ class ClientCore(Generic[S]):
 
         Their streams stay open for what the engine still says: a final output, reason "abort".
         """
-        keys = self._keys_of.get(request_id, ())
+        keys = list(self._keys_of.get(request_id, ()))
         for key in keys:
             if key not in self._abort_asked:
                 self._abort_asked.add(key)
