@@ -19,6 +19,7 @@ from tokenpipe.types import SamplingParams
 from .core import ClientCore
 from .flush import flush
 from .lanes import Lanes
+from .opening import open_lanes
 from .streams import AsyncSamples, AsyncStream
 
 # Frames taken before consumers run: enough to share the cost of a turn, few enough that neither an
@@ -63,7 +64,7 @@ class AsyncClient:
         topology = Topology.from_json_dict(instance.info["topology"])
         self._loop = loop = asyncio.get_running_loop()
         # In a thread, because it waits for the engine, which may live in this very loop.
-        opening = loop.run_in_executor(None, Lanes.open, instance, topology, self._name)
+        opening = loop.run_in_executor(None, open_lanes, instance, topology, self._name)
         try:
             lanes = await asyncio.shield(opening)
         except asyncio.CancelledError:

@@ -5,30 +5,11 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
-from hashlib import blake2b
 from typing import Protocol
 
-from tokenpipe.errors import LaneBusy, LaneFull, LaneLost, TokenpipeError
-from tokenpipe.topology import Topology
-from tokenpipe.transport import (
-    Gap,
-    Instance,
-    LaneReceiver,
-    LaneSender,
-    Peer,
-    PeerUp,
-    Role,
-    Waiter,
-    ZmqReceiverPort,
-    new_incarnation,
-    open_sender,
-    output_lane,
-    own_output_lane,
-    submit_lane,
-)
+from tokenpipe.errors import LaneFull, LaneLost, TokenpipeError
+from tokenpipe.transport import Gap, LaneReceiver, LaneSender, Peer, PeerUp, Waiter
 from tokenpipe.wire import LaneHeader, Message, pack_control
-
-ENGINE = Role("engine", "0")
 
 
 class Sink(Protocol):
@@ -75,40 +56,6 @@ class Lanes:
         self._closing = closing
         for port in (*(receiver.port for receiver in self._receivers), submits.port):
             self.waiter.add(port)
-
-    @classmethod
-    def open(cls, instance: Instance, topology: Topology, name: str) -> Lanes:
-        """Take a place, bind, and wait until the engine said welcome."""
-        with ExitStack() as closing:
-            index = _claim_place(closing, instance, topology.clients, name)
-            me = Peer("client", str(index), new_incarnation())
-
-            outputs = []
-            for p in range(topology.processor_count):
-                processor = Role("processor", str(p))
-                life = ENGINE if topology.processors.mode == "inline" else processor
-                outputs.append(
-                    _bind(closing, instance, topology, me, output_lane(p, index), processor, life)
-                )
-            lane = own_output_lane(index)
-            own_output = _bind(closing, instance, topology, me, lane, ENGINE, ENGINE)
-            submits = open_sender(
-                instance,
-                submit_lane(index),
-                me=me,
-                to=ENGINE,
-                bound_bytes=topology.bounds.lane_bytes,
-            )
-            closing.callback(submits.port.close)
-            submits.wait_ready(topology.timeouts.startup_s)
-            return cls(
-                instance=instance.id,
-                me=me,
-                outputs=outputs,
-                own_output=own_output,
-                submits=submits,
-                closing=closing.pop_all(),
-            )
 
     def read(self, sink: Sink, now: float, limit: int) -> bool:
         """Give the sink what came, about `limit` frames a lane; true where more may be there."""
@@ -183,50 +130,3 @@ class Lanes:
         self.waiter.close()
         self._closing.close()
         return unsent
-
-
-def _bind(
-    closing: ExitStack,
-    instance: Instance,
-    topology: Topology,
-    me: Peer,
-    lane: str,
-    sender: Role,
-    life: Role,
-) -> LaneReceiver:
-    """Bind an output lane; `life` is whose lock says that its sender lives."""
-    bounds = topology.bounds
-    port = ZmqReceiverPort(
-        instance,
-        lane,
-        max_frame_bytes=bounds.max_frame_bytes,
-        bound_bytes=bounds.client_window_bytes,
-    )
-    closing.callback(port.close)
-    return LaneReceiver(
-        port,
-        instance=instance.id,
-        me=me,
-        expects=sender,
-        hold_bytes=bounds.client_window_bytes,
-        alive=lambda: instance.alive(life.role, life.rank),
-        gap_timeout_s=topology.timeouts.gap_s,
-    )
-
-
-def _claim_place(closing: ExitStack, instance: Instance, places: int, name: str) -> int:
-    """Claim the name and the first free index. Raises LaneBusy naming a holder."""
-    digest = blake2b(name.encode(), digest_size=8).hexdigest()
-    try:
-        closing.callback(instance.claim("clientname", digest, name).release)
-    except LaneBusy as error:
-        raise LaneBusy(f"client name {name!r} is taken: {error}") from None
-    busy: list[str] = []
-    for index in range(places):
-        try:
-            closing.callback(instance.claim("client", str(index), name).release)
-        except LaneBusy as error:
-            busy.append(str(error))
-        else:
-            return index
-    raise LaneBusy(f"all {places} client places are taken: {'; '.join(busy)}")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from typing_extensions import Self
 
@@ -69,3 +69,24 @@ class AsyncSamples:
         """Give up every sample that has not ended."""
         while self._streams:
             self._streams.pop().drop()
+
+
+class SyncStream(Stream):
+    """Output of one sample, for `for`. Waiting for an item also serves the client's others."""
+
+    __slots__ = ("wait",)
+    wait: Callable[[], None]  # reads what is there, else waits for it
+
+    def __iter__(self) -> Self:
+        return self
+
+    def __next__(self) -> RequestOutput:
+        while (item := self.take()) is None:
+            if self.over:
+                raise StopIteration
+            self.wait()
+        return item
+
+    def close(self) -> None:
+        """Give the request up, unless it has ended."""
+        self.drop()

@@ -10,8 +10,7 @@ from types import TracebackType
 
 from typing_extensions import Self
 
-from tokenpipe._core import Stream
-from tokenpipe.errors import FrameError, LaneClosed, LaneError, TokenpipeError
+from tokenpipe.errors import FrameError, LaneClosed, LaneError
 from tokenpipe.topology import Topology
 from tokenpipe.transport import ForkGuard, Instance
 from tokenpipe.types import RequestOutput, SamplingParams
@@ -19,54 +18,12 @@ from tokenpipe.wire import GiveUp, OutputFrame
 
 from .core import ClientCore
 from .flush import flush
+from .frame_queue import FrameQueue
 from .lanes import Lanes
+from .opening import open_lanes
+from .streams import SyncStream
 
 FRAMES_PER_READ = 64
-
-
-class SyncStream(Stream):
-    """Output of one sample, for `for`. Waiting for an item also serves the client's others."""
-
-    __slots__ = ("_client",)
-    _client: Client
-
-    def __iter__(self) -> Self:
-        return self
-
-    def __next__(self) -> RequestOutput:
-        while (item := self.take()) is None:
-            if self.over:
-                raise StopIteration
-            self._client._wait(None)
-        return item
-
-    def close(self) -> None:
-        """Give the request up, unless it has ended."""
-        self.drop()
-
-
-class FrameQueue:
-    """Frames as they came, for those who read columns."""
-
-    def __init__(self) -> None:
-        self.frames: deque[bytes] = deque()
-        self.error: TokenpipeError | None = None
-        self.bad_frames = 0
-
-    def feed(self, frame: bytes, now: float) -> None:
-        """Keep a frame."""
-        self.frames.append(frame)
-
-    def gap(self, lane: str) -> None:
-        """Have the reader told, after what came before."""
-        self.fail(LaneError(f"gap: output was lost on lane {lane}"))
-
-    def source_lost(self, now: float) -> None:
-        """Do nothing: what the processor left open, the engine ends."""
-
-    def fail(self, error: TokenpipeError) -> None:
-        """Have the reader told, after what came before."""
-        self.error = self.error or error
 
 
 class Client:
@@ -82,7 +39,7 @@ class Client:
         instance = Instance.attach(endpoint)
         topology = Topology.from_json_dict(instance.info["topology"])
         name = f"client-{os.getpid()}-{id(self):x}" if name is None else name
-        self._serve(Lanes.open(instance, topology, name), topology)
+        self._serve(open_lanes(instance, topology, name), topology)
 
     @classmethod
     def over(cls, lanes: Lanes, topology: Topology) -> Self:
@@ -133,7 +90,7 @@ class Client:
         self._lanes.send(submits)
         streams = self._core.open(submits)
         for stream in streams:
-            stream._client = self
+            stream.wait = self._wait_for_more
         return streams[0] if len(streams) == 1 else self._samples(deque(streams))
 
     def _samples(self, streams: deque[SyncStream]) -> Iterator[RequestOutput]:
@@ -212,6 +169,9 @@ class Client:
         self._guard.check("Client")
         if self._closed:
             raise LaneClosed("the client was closed")
+
+    def _wait_for_more(self) -> None:
+        self._wait(None)
 
     def _wait(self, timeout_s: float | None) -> bool:
         """Read what is there, else wait for it; false where nothing came in time."""
