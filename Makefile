@@ -54,7 +54,7 @@ PRELOAD    = $$(gcc -print-file-name=libasan.so) $$(gcc -print-file-name=libubsa
 test-c: $(READY)
 	@mkdir -p $(SANITIZED)
 	@tar --exclude='*.so' --exclude=__pycache__ -cf - \
-		setup.py pyproject.toml tokenpipe csrc tests benchmarks | tar -xf - -C $(SANITIZED)
+		setup.py pyproject.toml tokenpipe csrc tests benchmarks docs | tar -xf - -C $(SANITIZED)
 	cd $(SANITIZED) && TOKENPIPE_SANITIZE=address,undefined ../../$(PY) setup.py -q build_ext --inplace
 	cd $(SANITIZED) && LD_PRELOAD="$(PRELOAD)" PYTHONMALLOC=malloc PYTHONPATH=. \
 		ASAN_OPTIONS=detect_leaks=0 UBSAN_OPTIONS=halt_on_error=1:print_stacktrace=1 \

@@ -26,11 +26,11 @@ def drive(folder: Path, seed: int, rounds: int) -> str:
     driver = Path(__file__).parent / "drive_frames.c"
     sources = [str(ROOT / "csrc" / f"{name}.c") for name in SOURCES]
     include = ["-I", str(ROOT / "csrc")]
-    subprocess.run(
-        [compiler, *FLAGS, *include, str(driver), *sources, "-o", str(program)], check=True
-    )
-    frames = sorted(str(path) for path in VECTORS.glob("*/*.bin"))
+    # `make test-c` preloads the sanitizers for Python; the compiler and the driver do without.
     env = {k: v for k, v in os.environ.items() if k not in ("LD_PRELOAD", "ASAN_OPTIONS")}
+    build = [compiler, *FLAGS, *include, str(driver), *sources, "-o", str(program)]
+    subprocess.run(build, check=True, env=env)
+    frames = sorted(str(path) for path in VECTORS.glob("*/*.bin"))
     done = subprocess.run(
         [str(program), str(seed), str(rounds), *frames], capture_output=True, text=True, env=env
     )

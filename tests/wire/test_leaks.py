@@ -1,0 +1,56 @@
+"""Nothing that crosses into C stays there: every function, in its good and its bad way."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from contextlib import suppress
+
+import numpy as np
+import pytest
+
+from tokenpipe import _core
+from tokenpipe.errors import FrameError, RowError
+
+HANDLES = np.array([1 << 35 | 1, 1], np.int64)
+TOKENS = np.array([5, -1], np.int32)
+HEADER = (1 << 60, 2, 3, 4, 0, 0, 1 << 50, 2, 2, 9)
+STEP = _core.pack_step(HEADER, {1: HANDLES, 3: TOKENS})
+OUTPUT = _core.pack_output((1, 2, 3, 4, 0, 0, 0, 0, 0), {})
+PACKER = _core.StepPacker(0, 0, 4)
+
+CALLS: dict[str, Callable[[], object]] = {
+    "peek": lambda: _core.peek(STEP),
+    "peek, refused": lambda: _core.peek(b"\x94"),
+    "check_value": lambda: _core.check_value(STEP, 8),
+    "check_value, refused": lambda: _core.check_value(STEP, 1),
+    "unpack_step": lambda: _core.unpack_step(STEP),
+    "unpack_step, refused": lambda: _core.unpack_step(OUTPUT),
+    "unpack_output": lambda: _core.unpack_output(OUTPUT),
+    "pack_step": lambda: _core.pack_step(HEADER, {1: HANDLES, 3: TOKENS}),
+    "pack_step, refused": lambda: _core.pack_step(HEADER, {1: HANDLES, 3: HANDLES}),
+    "pack_step, no such column": lambda: _core.pack_step(HEADER, {1: HANDLES, 99: TOKENS}),
+    "pack_step, no buffer": lambda: _core.pack_step(HEADER, {1: HANDLES, 3: "x"}),  # type: ignore[dict-item]
+    "pack": lambda: PACKER.pack(*HEADER[:6], HANDLES, TOKENS, drained=HANDLES),
+    "pack, refused": lambda: PACKER.pack(*HEADER[:6], HANDLES, HANDLES[:1]),
+    "pack, no buffer": lambda: PACKER.pack(*HEADER[:6], HANDLES, [1]),  # type: ignore[arg-type]
+    "StepPacker": lambda: _core.StepPacker(0, 0, 4),
+    "StepPacker, refused": lambda: _core.StepPacker(0, 0, 0),
+}
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_leaves_nothing_behind(name: str) -> None:
+    call = CALLS[name]
+
+    def many() -> int:
+        for _ in range(200):
+            with suppress(FrameError, RowError, ValueError, TypeError):
+                call()
+        return sys.getallocatedblocks()
+
+    many()
+    references = sys.getrefcount(HANDLES), sys.getrefcount(STEP)
+    before = many()
+    assert many() - before < 50  # a leak of one block a call would be 200
+    assert (sys.getrefcount(HANDLES), sys.getrefcount(STEP)) == references
