@@ -2,10 +2,10 @@
 #include "inbox_binding.h"
 
 static PyObject *inbox_new(PyTypeObject *type, PyObject *args, PyObject *kwargs) {
-    static char *names[] = {"stream_bytes", "create_future", "on_drop", NULL};
+    static char *names[] = {"stream_bytes", "loop", "on_drop", NULL};
     Py_ssize_t stream_bytes;
-    PyObject *create_future = Py_None, *on_drop = Py_None;
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "n|OO", names, &stream_bytes, &create_future,
+    PyObject *loop = Py_None, *on_drop = Py_None;
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "n|OO", names, &stream_bytes, &loop,
                                      &on_drop)) {
         return NULL;
     }
@@ -17,12 +17,14 @@ static PyObject *inbox_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
     if (self == NULL) {
         return NULL;
     }
-    self->create_future = Py_NewRef(create_future);
+    self->loop = Py_NewRef(loop);
     self->on_drop = Py_NewRef(on_drop);
     PyObject *module = PyType_GetModule(type);
     self->next_type =
         module == NULL ? NULL : (PyTypeObject *)PyObject_GetAttrString(module, "StreamNext");
-    if (self->next_type == NULL || tp_items_init(&self->items) < 0) {
+    self->bell_type =
+        module == NULL ? NULL : (PyTypeObject *)PyObject_GetAttrString(module, "Bell");
+    if (self->next_type == NULL || self->bell_type == NULL || tp_items_init(&self->items) < 0) {
         Py_DECREF(self);
         return NULL;
     }
@@ -35,10 +37,11 @@ static PyObject *inbox_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
 
 static int inbox_traverse(tp_py_inbox *self, visitproc visit, void *arg) {
     Py_VISIT(Py_TYPE(self));
-    Py_VISIT(self->create_future);
+    Py_VISIT(self->loop);
     Py_VISIT(self->on_drop);
     Py_VISIT(self->next_type);
-    for (Py_ssize_t i = 0; i < self->wake_count; i++) {
+    Py_VISIT(self->bell_type);
+    for (Py_ssize_t i = self->woken; i < self->wake_count; i++) {
         Py_VISIT(self->wake[i]);
     }
     return tp_items_visit(&self->items, visit, arg);
@@ -46,9 +49,9 @@ static int inbox_traverse(tp_py_inbox *self, visitproc visit, void *arg) {
 
 static int inbox_clear(tp_py_inbox *self) {
     /* Not items and next_type: streams may outlive this moment and still be asked. */
-    Py_CLEAR(self->create_future);
+    Py_CLEAR(self->loop);
     Py_CLEAR(self->on_drop);
-    while (self->wake_count > 0) {
+    while (self->wake_count > self->woken) {
         Py_DECREF(self->wake[--self->wake_count]);
     }
     return 0;
@@ -60,6 +63,7 @@ void tp_py_inbox_dealloc(PyObject *object) {
     PyObject_GC_UnTrack(self);
     (void)inbox_clear(self);
     Py_CLEAR(self->next_type);
+    Py_CLEAR(self->bell_type);
     tp_items_clear(&self->items);
     tp_inbox_clear(&self->inbox); /* every stream owned it, so none is left */
     PyMem_Free(self->wake);
@@ -142,9 +146,9 @@ static PyObject *inbox_feed(tp_py_inbox *self, PyObject *frame) {
     return notes;
 }
 
-/* Sets one future unless it was cancelled meanwhile. */
-static int set_result(PyObject *future, PyObject *name) {
-    PyObject *done = PyObject_CallMethodOneArg(future, name, Py_None);
+/* Sets one future unless it was cancelled, or set by another of its streams, meanwhile. */
+static int set_result(PyObject *future) {
+    PyObject *done = PyObject_CallMethod(future, "set_result", "O", Py_None);
     if (done == NULL) {
         PyObject *type, *value, *traceback;
         PyErr_Fetch(&type, &value, &traceback);
@@ -163,23 +167,26 @@ static int set_result(PyObject *future, PyObject *name) {
     return 0;
 }
 
-static PyObject *inbox_wake(tp_py_inbox *self, PyObject *Py_UNUSED(ignored)) {
-    PyObject *name = PyUnicode_InternFromString("set_result");
-    if (name == NULL) {
+static PyObject *inbox_wake(tp_py_inbox *self, PyObject *args) {
+    int at_once = 0, bad = 0;
+    if (!PyArg_ParseTuple(args, "|p", &at_once)) {
         return NULL;
     }
-    Py_ssize_t count = self->wake_count;
-    int bad = 0;
-    for (Py_ssize_t i = 0; i < count; i++) {
-        PyObject *future = self->wake[i];
-        if (!bad) {
-            bad = set_result(future, name) < 0;
-        }
-        Py_DECREF(future);
+    if (self->waking) {
+        Py_RETURN_NONE; /* a consumer that is being woken asks: the outer call goes on with all */
     }
-    self->wake_count = 0;
-    Py_DECREF(name);
-    return bad ? NULL : PyLong_FromSsize_t(count);
+    self->waking = 1;
+    while (self->woken < self->wake_count && !bad) { /* a consumer may add to the list */
+        PyObject *waiter = self->wake[self->woken++];
+        bad = Py_IS_TYPE(waiter, self->bell_type) ? tp_bell_ring(waiter, at_once)
+                                                  : set_result(waiter);
+        Py_DECREF(waiter);
+    }
+    if (self->woken == self->wake_count) {
+        self->woken = self->wake_count = 0;
+    }
+    self->waking = 0;
+    return bad ? NULL : Py_NewRef(Py_None);
 }
 
 static PyObject *inbox_find(tp_py_inbox *self, PyObject *key_object) {
@@ -225,8 +232,8 @@ static Py_ssize_t inbox_length(tp_py_inbox *self) { return self->inbox.used; }
 static PyMethodDef inbox_methods[] = {
     {"feed", (PyCFunction)inbox_feed, METH_O,
      "Apply an OutputFrame; return notes (kind, stream, offset) of what is rare, or None."},
-    {"wake", (PyCFunction)inbox_wake, METH_NOARGS,
-     "Wake the parked consumers that have something now; return how many."},
+    {"wake", (PyCFunction)inbox_wake, METH_VARARGS,
+     "Wake the consumers that have something now: soon or, outside of any task, at once."},
     {"find", (PyCFunction)inbox_find, METH_O, "Return the live stream of a key, or None."},
     {"streams", (PyCFunction)inbox_streams, METH_NOARGS, "Return all live streams."},
     {"counters", (PyCFunction)inbox_counters, METH_NOARGS, "Return the counts so far."},

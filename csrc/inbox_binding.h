@@ -24,10 +24,13 @@ typedef struct tp_py_inbox {
     tp_inbox inbox;
     tp_items items;
     PyTypeObject *next_type; /* what `await anext(stream)` awaits */
-    PyObject *create_future; /* makes a future of the event loop; None where nobody awaits */
+    PyTypeObject *bell_type; /* what a consumer that finds nothing waits on */
+    PyObject *loop;          /* the event loop; None where nobody awaits */
     PyObject *on_drop;       /* called with (key, request id) when a live stream is given up */
-    PyObject **wake;         /* futures of parked consumers that have something now */
+    PyObject **wake;         /* bells and futures of consumers that have something now */
     Py_ssize_t wake_count, wake_cap;
+    Py_ssize_t woken;        /* how many of them wake() did; the rest is for its outer call */
+    uint8_t waking;
 } tp_py_inbox;
 
 typedef struct tp_py_stream {
@@ -35,7 +38,8 @@ typedef struct tp_py_stream {
     tp_stream stream;
     tp_py_inbox *inbox;
     PyObject *request_id, *index;
-    PyObject *waiter;    /* the future of a parked consumer; while set, the stream owns itself */
+    PyObject *waiter;    /* what a parked consumer waits on; while set, the stream owns itself */
+    PyObject *bell;      /* its bell, kept for the next time */
     PyObject *exception; /* raised to the consumer after what waits, once */
     uint32_t prompt_tokens;
     uint8_t streak;      /* items taken since the consumer last gave way to others */
@@ -57,17 +61,24 @@ static inline int tp_py_stream_over(const tp_py_stream *self) {
     return self->over || self->stream.told;
 }
 
-/* Ends the wait: the consumer's future (a new reference), or NULL where nobody is parked. */
+/* Ends the wait: what the consumer waits on (a reference), or NULL where nobody is parked. */
 PyObject *tp_py_stream_unpark(tp_py_stream *self);
 
 PyObject *tp_py_stream_anext(tp_py_stream *self);
 
-/* Moves the future of a parked consumer to the inbox's wake list; 0, or -1 with an exception. */
+/* Makes the bell of a stream wait for a task; a new reference, or NULL with an exception. */
+PyObject *tp_bell_arm(tp_py_stream *stream);
+
+/* Lets the task go on: before this returns, or soon. 0, or -1 with an exception. */
+int tp_bell_ring(PyObject *bell, int at_once);
+
+/* Moves what a parked consumer waits on to the inbox's wake list; 0, or -1 with an exception. */
 int tp_py_stream_ready(tp_py_stream *self);
 
 void tp_py_inbox_dealloc(PyObject *object); /* also what tells an Inbox from other objects */
 
 int tp_init_stream(PyObject *module);
 int tp_init_stream_next(PyObject *module);
+int tp_init_bell(PyObject *module);
 
 #endif

@@ -85,12 +85,14 @@ static int stream_traverse(tp_py_stream *self, visitproc visit, void *arg) {
     Py_VISIT(Py_TYPE(self));
     Py_VISIT(self->inbox);
     Py_VISIT(self->waiter);
+    Py_VISIT(self->bell);
     Py_VISIT(self->exception);
     return 0;
 }
 
 static int stream_clear(tp_py_stream *self) {
     /* Not the inbox: dealloc still has to leave it. A parked stream is never garbage. */
+    Py_CLEAR(self->bell);
     Py_CLEAR(self->exception);
     return 0;
 }
@@ -102,6 +104,7 @@ static void stream_dealloc(tp_py_stream *self) {
     tp_stream_clear(&self->stream);
     Py_CLEAR(self->exception);
     Py_CLEAR(self->waiter);
+    Py_CLEAR(self->bell);
     Py_CLEAR(self->request_id);
     Py_CLEAR(self->index);
     Py_CLEAR(self->inbox);
@@ -245,5 +248,5 @@ int tp_init_stream(PyObject *module) {
     PyObject *type = PyType_FromModuleAndSpec(module, &stream_spec, NULL);
     int bad = type == NULL || PyModule_AddType(module, (PyTypeObject *)type) < 0;
     Py_XDECREF(type);
-    return bad ? -1 : tp_init_stream_next(module);
+    return bad ? -1 : tp_init_stream_next(module) < 0 ? -1 : tp_init_bell(module);
 }

@@ -1,7 +1,7 @@
 /* What `await anext(stream)` awaits.
  *
  * While tokens wait, an item costs no future and no trip through the event loop; only a consumer
- * that finds nothing parks on a future. A parked stream owns itself, as everything an event loop
+ * that finds nothing parks on a bell. A parked stream owns itself, as everything an event loop
  * waits on is owned: nobody else need hold the task that waits. */
 #include "inbox_binding.h"
 
@@ -10,6 +10,7 @@
 typedef struct stream_next {
     PyObject_HEAD
     tp_py_stream *stream;
+    int parked; /* it is this one that waits */
 } stream_next;
 
 PyObject *tp_py_stream_anext(tp_py_stream *self) {
@@ -31,22 +32,13 @@ PyObject *tp_py_stream_unpark(tp_py_stream *self) {
 }
 
 static PyObject *park(tp_py_stream *self) {
-    static const char *const where = "_asyncio_future_blocking";
-    PyObject *make = self->inbox->create_future;
-    if (make == NULL || make == Py_None) {
-        PyErr_SetString(PyExc_RuntimeError, "this stream is not of an asynchronous client");
-        return NULL;
-    }
-    PyObject *future = PyObject_CallNoArgs(make);
-    if (future != NULL && PyObject_SetAttrString(future, where, Py_True) < 0) {
-        Py_CLEAR(future);
-    }
-    if (future != NULL) {
-        self->waiter = Py_NewRef(future);
+    PyObject *bell = tp_bell_arm(self);
+    if (bell != NULL) {
+        self->waiter = Py_NewRef(bell);
         Py_INCREF(self);
         self->streak = 0;
     }
-    return future;
+    return bell;
 }
 
 static PySendResult next_send(stream_next *next, PyObject *Py_UNUSED(value), PyObject **result) {
@@ -56,6 +48,7 @@ static PySendResult next_send(stream_next *next, PyObject *Py_UNUSED(value), PyO
         PyErr_SetString(PyExc_RuntimeError, "cannot await this again");
         return PYGEN_ERROR;
     }
+    next->parked = 0;
     if (self->waiter != NULL) {
         PyErr_SetString(PyExc_RuntimeError, "another task waits on this stream");
         return PYGEN_ERROR;
@@ -78,6 +71,7 @@ static PySendResult next_send(stream_next *next, PyObject *Py_UNUSED(value), PyO
         return PYGEN_ERROR;
     }
     *result = park(self);
+    next->parked = *result != NULL;
     return *result == NULL ? PYGEN_ERROR : PYGEN_NEXT;
 }
 
@@ -99,10 +93,11 @@ static PyObject *next_iternext(stream_next *next) { return next_step(next, Py_No
 
 /* The consumer no longer waits: it was cancelled, or is gone. */
 static void stop_waiting(stream_next *next) {
-    if (next->stream != NULL) {
+    if (next->parked) {
+        next->parked = 0;
         Py_XDECREF(tp_py_stream_unpark(next->stream));
-        Py_CLEAR(next->stream);
     }
+    Py_CLEAR(next->stream);
 }
 
 static PyObject *next_throw(stream_next *next, PyObject *args) {

@@ -82,7 +82,7 @@ class AsyncClient:
             stream_type=AsyncStream,
             stream_bytes=topology.bounds.stream_bytes,
             ahead_s=topology.timeouts.client_ahead_s,
-            create_future=self._loop.create_future,
+            loop=self._loop,
             on_outgoing=self._soon,
         )
         self._loop.add_reader(lanes.waiter.fileno(), self._readable)
@@ -148,7 +148,7 @@ class AsyncClient:
         self._turn()
 
     def _turn(self) -> None:
-        """Read a bounded number of frames, then let their consumers run."""
+        """Read a bounded number of frames and let their consumers run."""
         lanes, core = self._lanes, self._core
         if lanes is None:
             return
@@ -156,7 +156,6 @@ class AsyncClient:
             now = time.monotonic()
             more = core.error is None and lanes.read(core, now, FRAMES_PER_TURN)
             lanes.applied()
-            core.wake()
             flush(lanes, core)
             if more:
                 self._soon()
@@ -165,6 +164,11 @@ class AsyncClient:
             # Nobody would ever wake the consumers again: they hear of it before the loop does.
             core.fail(LaneLost(f"the client failed: {error!r}"))
             core.wake()
+            raise
+        try:
+            core.wake(at_once=True)
+        except BaseException:
+            self._soon()  # one consumer stops the loop; the others' turn comes if it goes on
             raise
 
     def _tick(self) -> None:

@@ -6,7 +6,7 @@ Frames go in, streams fill, messages to the engine come out. What happens per ro
 
 from __future__ import annotations
 
-from asyncio import Future
+from asyncio import AbstractEventLoop
 from collections.abc import Callable, Iterable
 from typing import Generic, TypeVar
 
@@ -34,14 +34,14 @@ class ClientCore(Generic[S]):
         stream_type: type[S],
         stream_bytes: int,
         ahead_s: float,
-        create_future: Callable[[], Future[None]] | None = None,
+        loop: AbstractEventLoop | None = None,
         on_outgoing: Callable[[], None] = lambda: None,
     ) -> None:
         self._stream_type = stream_type
         self._stream_bytes = stream_bytes
         self._ahead_s = ahead_s
         self._numbering = Numbering(incarnation)
-        self._inbox = Inbox(stream_bytes, create_future, self._dropped)
+        self._inbox = Inbox(stream_bytes, loop, self._dropped)
         self._keys_of: dict[str, set[int]] = {}  # external id to its live requests
         self._abort_asked: set[int] = set()
         self._held = HeldFrames(stream_bytes, ahead_s)
@@ -118,9 +118,13 @@ class ClientCore(Generic[S]):
         """A number that is another one whenever a consumer may have something new."""
         return self._changes
 
-    def wake(self) -> int:
-        """Wake the consumers that wait for what was fed; return how many."""
-        return self._inbox.wake()
+    def wake(self, at_once: bool = False) -> None:
+        """Wake the consumers that wait for what was fed.
+
+        Soon, by the event loop; or `at_once`, which no task may ask for: they run before this
+        returns. A consumer that breaks the loop (KeyboardInterrupt) leaves the others to be woken.
+        """
+        self._inbox.wake(at_once)
 
     def _take_notes(
         self, notes: list[tuple[int, Stream, int]], frame: bytes, deadline: float
