@@ -24,10 +24,10 @@ child = supervisor.start(ChildSpec("worker", "0", module, (), {"PYTHONPATH": dir
 supervisor.wait_ready({child: lambda: None if "up" in child.log_tail() else "no word"}, 30.0)
 if end == "stopped child":
     os.kill(child.pid, signal.SIGSTOP)
-if end == "with a fork" and os.fork() == 0:
-    print(os.getpid(), flush=True)
+fork = os.fork() if end == "with a fork" else 0
+if end == "with a fork" and fork == 0:
     signal.pause()
-print(child.pid, flush=True)
+print(child.pid, fork, flush=True)
 if end == "exit":
     os._exit(0)
 signal.pause()
@@ -48,12 +48,14 @@ def test_no_child_outlives_its_supervisor(
     )
     assert parent.stdout is not None
     with parent, parent.stdout:
-        pids = [int(parent.stdout.readline()) for _ in range(1 + (end == "with a fork"))]
-        parent.send_signal(signal.SIGKILL)
-        parent.wait()
-        if end == "with a fork":
-            # The order in which the two wrote is open: the fork is the one still alive.
-            assert eventually(lambda: sum(gone(pid) for pid in pids) == 1, 2.0)
-            (fork,) = [pid for pid in pids if not gone(pid)]
-            os.kill(fork, signal.SIGKILL)
-        assert eventually(lambda: all(gone(pid) for pid in pids), 2.0)
+        try:
+            child, fork = map(int, parent.stdout.readline().split())
+        finally:
+            parent.kill()
+        try:
+            assert eventually(lambda: gone(child), 2.0)
+            assert not fork or not gone(fork)
+        finally:
+            for pid in filter(None, (child, fork)):
+                if not gone(pid):
+                    os.kill(pid, signal.SIGKILL)
