@@ -50,15 +50,17 @@ format: $(READY)
 
 # A copy of the tree, so that the sanitized extension does not replace the quick one.
 SANITIZED := build/sanitized
+TREE       = $(wildcard setup.py pyproject.toml README.md LICENSE docs csrc tokenpipe tests benchmarks)
+TOUCH_C    = $(wildcard tests/csrc tests/wire tests/processor tests/client)
 PRELOAD    = $$(gcc -print-file-name=libasan.so) $$(gcc -print-file-name=libubsan.so)
 test-c: $(READY)
 	@mkdir -p $(SANITIZED)
-	@tar --exclude='*.so' --exclude=__pycache__ -cf - \
-		setup.py pyproject.toml tokenpipe csrc tests benchmarks docs | tar -xf - -C $(SANITIZED)
+	@cd $(SANITIZED) && rm -rf tokenpipe csrc tests
+	@tar --exclude='*.so' --exclude=__pycache__ -cf - $(TREE) | tar -xf - -C $(SANITIZED)
 	cd $(SANITIZED) && TOKENPIPE_SANITIZE=address,undefined ../../$(PY) setup.py -q build_ext --inplace
 	cd $(SANITIZED) && LD_PRELOAD="$(PRELOAD)" PYTHONMALLOC=malloc PYTHONPATH=. \
 		ASAN_OPTIONS=detect_leaks=0 UBSAN_OPTIONS=halt_on_error=1:print_stacktrace=1 \
-		../../$(PY) -m pytest --timeout 600 tests/csrc tests/wire tests/processor tests/client $(ARGS)
+		../../$(PY) -m pytest --timeout 600 $(TOUCH_C) $(ARGS)
 
 clean:
 	rm -rf build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis tokenpipe/*.so *.egg-info
