@@ -1,0 +1,258 @@
+/* The processor's table: what every live binding has, fed by frames, flushed by client.
+ * Knows no Python, no clock and no policy: it matches rows, appends tokens and finds the end of a
+ * request; what is rare (an end, a marker, a gap) it hands out as events for the caller to judge. */
+#ifndef TP_TABLE_H
+#define TP_TABLE_H
+
+#include "frame.h"
+
+#define TP_NO_CLIENT UINT16_MAX
+#define TP_MAX_ERROR 1024 /* bytes of an error text that travel with a final row */
+
+enum tp_binding_state {
+    TP_GONE = 0,       /* no such binding (any more) */
+    TP_PARKED = 1,     /* rows came, its bind did not yet */
+    TP_RUNNING = 2,
+    TP_PREEMPTING = 3, /* still takes rows */
+    TP_ABORTING = 4,   /* has its outcome; waits to be drained */
+    TP_LINGERING = 5   /* the same, for any other outcome */
+};
+
+enum tp_event_kind {
+    TP_EV_FINISHED = 1,  /* a: enum tp_finish, b: stop reason or -1 */
+    TP_EV_ROW_ERROR = 2, /* a: enum tp_row_error, b: the offending value */
+    TP_EV_DRAINED = 3,
+    TP_EV_GAP = 4,       /* a: position expected, b: position found */
+    TP_EV_PREFILLED = 5,
+    TP_EV_PARKED = 6,    /* first row of a handle that is not bound */
+    TP_EV_PARK_LOST = 7, /* at bind: its rows were not kept */
+    TP_EV_CROWDED = 8,   /* handle: a client with more unsent bytes than it may have */
+    TP_EV_SENT = 9,      /* a binding with TP_B_HOLD: nothing of it is unsent any more */
+    TP_EV_SHED = 10      /* its output was given up; a: the state it had, b: was it held */
+};
+
+enum tp_row_error {
+    TP_CAUSE_NONE = 0,
+    TP_CAUSE_RECOVERY_STOP,
+    TP_CAUSE_WORKER,  /* status ERROR */
+    TP_CAUSE_REFUSED, /* status BAD_TOKEN: the publisher refused it */
+    TP_CAUSE_STATUS,  /* unknown status */
+    TP_CAUSE_TOKEN,   /* token outside the vocabulary */
+    TP_CAUSE_MEMORY,
+    TP_CAUSE_GAP      /* parked rows only: becomes TP_EV_GAP */
+};
+
+typedef struct tp_event {
+    int64_t handle, a, b;
+    uint64_t step;
+    uint32_t kind;
+} tp_event;
+
+enum tp_binding_flag {
+    TP_B_DIRTY = 1,     /* in its client's list */
+    TP_B_URGENT = 2,    /* what is unsent holds up an outcome */
+    TP_B_HOLD = 4,      /* tell the caller when all is sent */
+    TP_B_DRAINED = 8,
+    TP_B_PREFILL = 16,
+    TP_B_LOGPROBS = 32, /* tail holds one entry per unsent token */
+    TP_B_MUTED = 64,    /* its client is gone */
+    TP_B_LOST = 128     /* parked rows were dropped */
+};
+#define TP_B_SLOW (TP_B_DRAINED | TP_B_PREFILL | TP_B_LOGPROBS | TP_B_MUTED | TP_B_LOST)
+
+/* Logprobs of the unsent tokens of one binding, in their order. */
+typedef struct tp_tail {
+    int32_t *k, *ranks; /* per token; k -1 and rank 0 where it has none */
+    int32_t *ids;       /* per token with logprobs 1 + k */
+    float *values;
+    uint32_t tokens, token_capacity, entries, entry_capacity;
+} tp_tail;
+
+/* The first 64 bytes are all that a plain row touches. */
+typedef struct tp_binding {
+    int64_t handle;
+    uint64_t key;
+    uint64_t stop_mask; /* bit t % 64 of every token t that may end it */
+    int32_t *tokens;    /* all output of the request, what it had at bind included */
+    uint32_t total, sent, base, capacity;
+    uint32_t min_tokens, max_tokens;
+    uint16_t client;
+    uint8_t state, flags;
+    uint32_t stop_count;
+
+    /* ---- rarely read ---- */
+    struct tp_binding *older; /* next in its slot, or in the pool */
+    int32_t *stop_ids; /* its own, and the model's EOS ids unless they are ignored */
+    tp_tail *tail;
+    char *error;
+    uint64_t park_step; /* step, cause and value of what ended it while parked */
+    int64_t park_value;
+    uint32_t park_first; /* tokens up to the end of its first parked row that had any */
+    uint32_t park_bytes;
+    int32_t stop_reason;
+    uint16_t error_size;
+    uint8_t park_cause, finish;
+} tp_binding;
+
+_Static_assert(offsetof(tp_binding, older) == 64, "the hot part is one cache line");
+_Static_assert(sizeof(tp_binding) % 64 == 0, "bindings do not share lines");
+
+typedef struct tp_client {
+    tp_binding **dirty;
+    uint32_t dirty_count, dirty_capacity;
+    uint32_t urgent, open;
+    uint64_t tokens, lp_entries, lp_tokens, error_bytes; /* unsent */
+    uint64_t mono_ns;
+    uint32_t crowded; /* said so already */
+} tp_client;
+
+typedef struct tp_slot {
+    tp_binding *newest;
+    uint64_t floor; /* generations up to it are bound or dead, never parked */
+} tp_slot;
+
+typedef struct tp_rank {
+    uint32_t dp;
+    uint64_t last_step, any_step;
+    tp_slot *slots;
+} tp_rank;
+
+typedef struct tp_table_counters {
+    uint64_t frames, rows, tokens, stale, overrun, repeated, parked, park_lost, bad_rows, gaps;
+} tp_table_counters;
+
+typedef struct tp_space {
+    uint64_t *keys;
+    uint32_t *counts, *offsets;
+    int32_t *token_ids, *stop_reason, *lp_k, *lp_ids, *lp_ranks;
+    float *lp_values;
+    uint8_t *finish, *error;
+    uint16_t *error_len;
+    uint64_t row_capacity, token_capacity, entry_capacity, error_capacity;
+} tp_space;
+
+typedef struct tp_table {
+    uint32_t processor, rank_count, slots, eos_count;
+    uint32_t vocab_size;
+    uint32_t live; /* bindings that are not in the pool */
+    tp_rank *ranks;
+    int32_t *eos;
+    tp_client *clients;
+    uint32_t client_count;
+    uint64_t park_limit, park_used, merge_limit;
+    uint64_t parked_now, parked_limit; /* bindings */
+    tp_binding *pool;
+    void **slabs;
+    uint32_t slab_count;
+    tp_event *events; /* of the last call */
+    uint32_t event_count, event_capacity;
+    tp_space space;
+    tp_table_counters counters;
+} tp_table;
+
+/* ---- table.c: making it, finding and dropping bindings ---- */
+typedef struct tp_table_config {
+    uint32_t processor, rank_count, slots, vocab_size, eos_count;
+    const uint32_t *ranks;
+    const int32_t *eos;
+    uint64_t park_limit, merge_limit;
+} tp_table_config;
+
+tp_result tp_table_init(tp_table *t, const tp_table_config *config);
+void tp_table_clear(tp_table *t);
+tp_rank *tp_table_rank(const tp_table *t, uint32_t dp);
+tp_slot *tp_table_slot(const tp_table *t, int64_t handle); /* NULL: no such place */
+tp_binding *tp_table_find(const tp_table *t, int64_t handle);
+tp_binding *tp_binding_new(tp_table *t, tp_slot *slot, int64_t handle); /* linked; NULL: no memory */
+tp_result tp_binding_grow(tp_binding *b, uint64_t tokens); /* room for that many in all */
+void tp_binding_free_output(tp_binding *b);
+void tp_table_drop(tp_table *t, tp_binding *b); /* what is unsent stays with its client */
+void tp_binding_recycle(tp_table *t, tp_binding *b);
+tp_result tp_table_reserve_events(tp_table *t, uint64_t extra);
+static inline void tp_table_event(tp_table *t, uint32_t kind, int64_t handle, int64_t a, int64_t b,
+                                  uint64_t step) {
+    t->events[t->event_count++] = (tp_event){handle, a, b, step, kind};
+}
+
+/* ---- table_bind.c: what commands do ---- */
+typedef struct tp_bind {
+    int64_t handle;
+    uint64_t key;
+    uint32_t max_tokens, min_tokens, stop_count, output_count;
+    uint16_t client;
+    uint8_t ignore_eos, prefill;
+    const int32_t *stop_ids, *output_ids;
+} tp_bind;
+
+/* Takes what was parked for the handle; its ends come as events. The handle must not be bound and
+ * must have a slot. Nothing happened where it returns TP_E_MEMORY. */
+tp_result tp_table_bind(tp_table *t, const tp_bind *bind);
+void tp_binding_finish(tp_table *t, tp_binding *b, uint8_t finish, int32_t stop_reason);
+tp_result tp_binding_set_error(tp_table *t, tp_binding *b, const char *text, size_t size);
+int tp_binding_hold(tp_table *t, tp_binding *b); /* 1: something of it is unsent */
+void tp_park_lose(tp_table *t, tp_binding *b);
+void tp_table_raise_floor(tp_table *t, tp_slot *slot, uint64_t generation);
+
+/* ---- table_feed.c ---- */
+tp_result tp_table_feed(tp_table *t, uint32_t dp, uint32_t tp, const uint8_t *data, size_t size);
+
+/* ---- table_row.c: a row that is not plain ---- */
+typedef struct tp_row {
+    uint64_t step, mono_ns;
+    const uint8_t *token_ids, *lp_ids, *lp_values, *lp_ranks; /* unaligned, at this row's first */
+    uint32_t count, position;
+    int32_t k; /* -1: no logprobs */
+    uint8_t status, again; /* again: its step was fed before */
+} tp_row;
+
+/* Where tokens[0..n) end a request; they follow the b->total tokens it has. */
+typedef struct tp_end {
+    uint32_t used;  /* tokens up to the end, or n */
+    uint8_t finish; /* enum tp_finish, 0: goes on */
+    uint8_t bad;    /* the token after them is outside the vocabulary */
+    int32_t token;  /* the stop token, or the bad one */
+} tp_end;
+
+tp_end tp_row_scan(const tp_table *t, const tp_binding *b, const int32_t *tokens, uint32_t n);
+void tp_row_apply(tp_table *t, tp_binding *b, tp_row *row);
+void tp_row_fail(tp_table *t, tp_binding *b, uint8_t cause, int64_t value, uint64_t step);
+/* The binding of a handle that is not its slot's newest; parks a new one, or NULL: counted, dropped. */
+tp_binding *tp_row_place(tp_table *t, tp_slot *slot, int64_t handle, uint64_t step);
+
+/* ---- table_tail.c: logprobs until they are sent ---- */
+tp_result tp_tail_add(tp_binding *b, const tp_row *row, uint32_t n); /* b->total: before them */
+void tp_tail_free(tp_binding *b);
+uint32_t tp_tail_entries(const tp_tail *tail, uint32_t from, uint32_t to);
+uint32_t tp_tail_scored(const tp_tail *tail);                /* tokens that have logprobs */
+void tp_tail_cut(tp_tail *tail, uint32_t keep);              /* keeps the first tokens */
+void tp_tail_shift(tp_tail *tail, uint32_t tokens, uint32_t entries); /* forgets the first */
+
+/* ---- table_client.c, table_flush.c: what clients get ---- */
+#define TP_ROW_BYTES 24u /* of an OutputFrame, at most, beside its tokens */
+
+tp_result tp_client_open(tp_table *t, uint32_t client);
+tp_result tp_client_reserve(tp_table *t, tp_client *c); /* one more binding may become dirty */
+void tp_client_urgent(tp_table *t, tp_binding *b);      /* what b has unsent holds something up */
+tp_result tp_client_close(tp_table *t, uint32_t client);
+tp_result tp_client_shed(tp_table *t, uint32_t client, const char *text, size_t size);
+
+static inline uint64_t tp_client_bytes(const tp_client *c) {
+    return (uint64_t)c->dirty_count * TP_ROW_BYTES + c->tokens * 4 + c->lp_entries * 8 +
+           c->lp_tokens * 4 + c->error_bytes;
+}
+
+/* Puts b on its client's list; never fails, tp_client_reserve made room at bind. */
+static inline void tp_client_mark(tp_client *c, tp_binding *b) {
+    if (!(b->flags & TP_B_DIRTY)) {
+        b->flags |= TP_B_DIRTY;
+        c->dirty[c->dirty_count++] = b;
+    }
+}
+
+/* Packs what is unsent, up to max_bytes (of one token at least), as far as it is urgent if asked.
+ * rows->rows is 0 where there was nothing. The arrays live until the next call. */
+void tp_space_free(tp_space *s);
+tp_result tp_table_flush(tp_table *t, uint32_t client, uint64_t max_bytes, int urgent_only,
+                         tp_output_rows *rows);
+
+#endif

@@ -1,0 +1,37 @@
+/* What the two files of the Table type share. */
+#ifndef TP_TABLE_BINDING_H
+#define TP_TABLE_BINDING_H
+
+#include "core.h"
+#include "table.h"
+
+typedef struct {
+    PyObject_HEAD
+    tp_table table;
+    tp_state *state;
+} TableObject;
+
+/* The events of the last call as a list of tuples, None where there are none. */
+PyObject *tp_table_events(const tp_table *t);
+
+/* Fills a PyMem array with the ints of a sequence; 0, or -1 with an exception set. */
+int tp_ints(PyObject *sequence, int32_t **values, uint32_t *count);
+
+/* table_commands.c: one method per command on a binding or client. */
+PyObject *tp_table_py_bind(PyObject *self, PyObject *args);
+PyObject *tp_table_py_state(PyObject *self, PyObject *arg);
+PyObject *tp_table_py_set_state(PyObject *self, PyObject *args);
+PyObject *tp_table_py_finish(PyObject *self, PyObject *args);
+PyObject *tp_table_py_set_error(PyObject *self, PyObject *args);
+PyObject *tp_table_py_hold(PyObject *self, PyObject *arg);
+PyObject *tp_table_py_total(PyObject *self, PyObject *arg);
+PyObject *tp_table_py_output(PyObject *self, PyObject *arg);
+PyObject *tp_table_py_drop(PyObject *self, PyObject *arg);
+PyObject *tp_table_py_floor(PyObject *self, PyObject *arg);
+PyObject *tp_table_py_raise_floor(PyObject *self, PyObject *arg);
+PyObject *tp_table_py_lose_park(PyObject *self, PyObject *arg);
+PyObject *tp_table_py_open_client(PyObject *self, PyObject *arg);
+PyObject *tp_table_py_close_client(PyObject *self, PyObject *arg);
+PyObject *tp_table_py_shed(PyObject *self, PyObject *args);
+
+#endif

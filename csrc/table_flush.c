@@ -1,0 +1,263 @@
+/* Packing what a client has unsent. Walks its dirty bindings once; a binding gives one row, or one
+ * per run of equal top-k where its tokens have logprobs. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "table.h"
+
+void tp_space_free(tp_space *s) {
+    void *arrays[] = {s->keys,   s->counts,   s->offsets, s->token_ids, s->stop_reason, s->lp_k,
+                      s->lp_ids, s->lp_ranks, s->finish,  s->error,     s->lp_values,   s->error_len};
+    for (size_t i = 0; i < sizeof arrays / sizeof *arrays; i++) {
+        free(arrays[i]);
+    }
+    memset(s, 0, sizeof *s);
+}
+
+static int grow(void *array, uint64_t bytes) {
+    void **at = array;
+    void *grown = realloc(*at, bytes);
+    if (grown == NULL) {
+        return 0;
+    }
+    *at = grown;
+    return 1;
+}
+
+static tp_result reserve(tp_space *s, uint64_t rows, uint64_t tokens, uint64_t entries,
+                         uint64_t error) {
+    if (rows > s->row_capacity) {
+        rows += rows / 2;
+        s->row_capacity = 0; /* where one fails, all are grown anew the next time */
+        if (!grow(&s->keys, rows * 8) || !grow(&s->counts, rows * 4) ||
+            !grow(&s->offsets, rows * 4) || !grow(&s->stop_reason, rows * 4) ||
+            !grow(&s->lp_k, rows * 4) || !grow(&s->finish, rows) ||
+            !grow(&s->error_len, rows * 2)) {
+            return TP_E_MEMORY;
+        }
+        s->row_capacity = rows;
+    }
+    if (tokens > s->token_capacity) {
+        tokens += tokens / 2;
+        s->token_capacity = 0;
+        if (!grow(&s->token_ids, tokens * 4) || !grow(&s->lp_ranks, tokens * 4)) {
+            return TP_E_MEMORY;
+        }
+        s->token_capacity = tokens;
+    }
+    if (entries > s->entry_capacity) {
+        s->entry_capacity = 0;
+        if (!grow(&s->lp_ids, entries * 4) || !grow(&s->lp_values, entries * 4)) {
+            return TP_E_MEMORY;
+        }
+        s->entry_capacity = entries;
+    }
+    if (error > s->error_capacity) {
+        s->error_capacity = 0;
+        if (!grow(&s->error, error)) {
+            return TP_E_MEMORY;
+        }
+        s->error_capacity = error;
+    }
+    return TP_OK;
+}
+
+/* What the frame has so far, and which columns are not all default. */
+typedef struct packed {
+    tp_space *s;
+    tp_client *client;
+    uint64_t bytes, limit;
+    uint32_t rows, tokens, entries, scored, error_bytes;
+    int counted, finished, stopped, with_k;
+} packed;
+
+static void put_row(packed *p, tp_binding *b, uint32_t n, int32_t k) {
+    tp_space *s = p->s;
+    s->keys[p->rows] = b->key;
+    s->counts[p->rows] = n;
+    s->offsets[p->rows] = b->sent;
+    s->finish[p->rows] = TP_FINISH_NONE;
+    s->stop_reason[p->rows] = -1;
+    s->lp_k[p->rows] = k;
+    s->error_len[p->rows] = 0;
+    p->counted |= n != 1;
+    if (n == 1) {
+        s->token_ids[p->tokens] = b->tokens[b->sent];
+    } else if (n > 0) {
+        memcpy(s->token_ids + p->tokens, b->tokens + b->sent, (size_t)n * 4);
+    }
+    p->tokens += n;
+    p->rows++;
+    p->bytes += TP_ROW_BYTES + (uint64_t)n * 4;
+    b->sent += n;
+}
+
+/* Makes the row just put the request's last. */
+static void put_end(packed *p, const tp_binding *b) {
+    tp_space *s = p->s;
+    s->finish[p->rows - 1] = b->finish;
+    s->stop_reason[p->rows - 1] = b->stop_reason;
+    p->finished = 1;
+    p->stopped |= b->stop_reason != -1;
+    if (b->error_size > 0) {
+        memcpy(s->error + p->error_bytes, b->error, b->error_size);
+        s->error_len[p->rows - 1] = b->error_size;
+        p->error_bytes += b->error_size;
+        p->bytes += b->error_size;
+        p->client->error_bytes -= b->error_size;
+    }
+}
+
+/* Whether a row with one token of so many logprob entries still fits. Anything fits a new frame. */
+static inline int fits(const packed *p, uint64_t entries) {
+    return p->rows == 0 || p->bytes + TP_ROW_BYTES + 4 + entries * 8 + 4 <= p->limit;
+}
+
+static uint32_t affordable(const packed *p, uint32_t tokens, uint64_t entries) {
+    const uint64_t each = entries == 0 ? 4 : 8 + entries * 8;
+    const uint64_t left = p->bytes + TP_ROW_BYTES < p->limit ? p->limit - p->bytes - TP_ROW_BYTES : 0;
+    const uint64_t n = left / each == 0 ? 1 : left / each;
+    return n < tokens ? (uint32_t)n : tokens;
+}
+
+/* Packs the unsent tokens of a binding with logprobs, run by run. */
+static void put_runs(packed *p, tp_binding *b) {
+    tp_tail *tail = b->tail;
+    uint32_t token = 0, entry = 0;
+    while (token < tail->tokens) {
+        const int32_t k = tail->k[token];
+        uint32_t n = 1;
+        while (token + n < tail->tokens && tail->k[token + n] == k) {
+            n++;
+        }
+        if (!fits(p, (uint64_t)(k + 1))) {
+            break;
+        }
+        n = affordable(p, n, (uint64_t)(k + 1));
+        put_row(p, b, n, k);
+        if (k >= 0) {
+            const uint32_t entries = (uint32_t)(k + 1) * n;
+            memcpy(p->s->lp_ids + p->entries, tail->ids + entry, (size_t)entries * 4);
+            memcpy(p->s->lp_values + p->entries, tail->values + entry, (size_t)entries * 4);
+            memcpy(p->s->lp_ranks + p->scored, tail->ranks + token, (size_t)n * 4);
+            p->entries += entries;
+            p->scored += n;
+            p->bytes += (uint64_t)entries * 8 + (uint64_t)n * 4;
+            p->with_k = 1;
+            entry += entries;
+        }
+        token += n;
+    }
+    tp_tail_shift(tail, token, entry);
+}
+
+/* Packs what fits of a binding; returns 1 where nothing of it is unsent any more. */
+static int put(packed *p, tp_binding *b) {
+    const uint32_t unsent = b->total - b->sent;
+    const uint32_t before = p->rows;
+    if (b->flags & TP_B_LOGPROBS && unsent > 0) {
+        put_runs(p, b);
+    } else if (fits(p, 0) && (unsent > 0 || b->finish != TP_FINISH_NONE)) {
+        put_row(p, b, affordable(p, unsent, 0), -1);
+    }
+    if (b->sent < b->total || (b->finish != TP_FINISH_NONE && p->rows == before)) {
+        return 0;
+    }
+    if (b->finish != TP_FINISH_NONE) {
+        put_end(p, b);
+    }
+    return 1;
+}
+
+static void settle(tp_table *t, tp_client *c, tp_binding *b) {
+    if (b->flags & TP_B_URGENT) {
+        c->urgent--;
+    }
+    if (b->flags & TP_B_HOLD) {
+        tp_table_event(t, TP_EV_SENT, b->handle, 0, 0, 0);
+    }
+    b->flags &= (uint8_t) ~(TP_B_DIRTY | TP_B_URGENT | TP_B_HOLD | TP_B_LOGPROBS);
+    if (b->state == TP_GONE) {
+        tp_binding_recycle(t, b);
+    } else if (b->finish != TP_FINISH_NONE) {
+        tp_binding_free_output(b);
+    }
+}
+
+static void put_all(tp_table *t, packed *p, int urgent_only) {
+    tp_client *c = p->client;
+    uint32_t kept = 0;
+    for (uint32_t i = 0; i < c->dirty_count; i++) {
+        tp_binding *b = c->dirty[i];
+        if (i + 8 < c->dirty_count) {
+            __builtin_prefetch(c->dirty[i + 8], 1);
+        }
+        if (i + 4 < c->dirty_count && c->dirty[i + 4]->tokens != NULL) {
+            __builtin_prefetch(c->dirty[i + 4]->tokens + c->dirty[i + 4]->sent);
+        }
+        const int due = !urgent_only || b->flags & TP_B_URGENT;
+        if (due && p->rows < TP_MAX_ROWS / 2 && fits(p, 0) && put(p, b)) {
+            settle(t, c, b);
+        } else {
+            c->dirty[kept++] = b;
+        }
+    }
+    c->dirty_count = kept;
+}
+
+tp_result tp_table_flush(tp_table *t, uint32_t client, uint64_t max_bytes, int urgent_only,
+                         tp_output_rows *rows) {
+    t->event_count = 0;
+    memset(rows, 0, sizeof *rows);
+    if (client >= t->client_count || t->clients[client].dirty_count == 0) {
+        return TP_OK;
+    }
+    tp_client *c = &t->clients[client];
+    packed p = {.s = &t->space, .client = c, .limit = max_bytes};
+    if (p.limit > TP_MAX_TOKENS) { /* in bytes, so far below what a frame may hold */
+        p.limit = TP_MAX_TOKENS;
+    }
+    const uint64_t runs = c->dirty_count + (c->lp_tokens > 0 ? c->tokens : 0);
+    const uint64_t most_rows = p.limit / TP_ROW_BYTES + 2;
+    const uint64_t most_tokens = p.limit / 4 + 2;
+    if (tp_table_reserve_events(t, c->urgent) != TP_OK ||
+        reserve(p.s, runs < most_rows ? runs : most_rows,
+                c->tokens < most_tokens ? c->tokens : most_tokens, c->lp_entries,
+                c->error_bytes) != TP_OK) {
+        return TP_E_MEMORY;
+    }
+    put_all(t, &p, urgent_only);
+    c->tokens -= p.tokens;
+    c->lp_entries -= p.entries;
+    c->lp_tokens -= p.scored;
+    tp_space *s = p.s;
+    *rows = (tp_output_rows){
+        .processor = t->processor,
+        .client = client,
+        .rows = p.rows,
+        .tokens = p.tokens,
+        .mono_ns = c->mono_ns,
+        .keys = s->keys,
+        .counts = p.counted ? s->counts : NULL,
+        .token_ids = p.tokens > 0 ? s->token_ids : NULL,
+        .offsets = s->offsets,
+        .finish = p.finished ? s->finish : NULL,
+        .stop_reason = p.stopped ? s->stop_reason : NULL,
+        .lp_k = p.with_k ? s->lp_k : NULL,
+        .lp_ids = p.with_k ? s->lp_ids : NULL,
+        .lp_values = p.with_k ? s->lp_values : NULL,
+        .lp_ranks = p.with_k ? s->lp_ranks : NULL,
+        .error_len = p.error_bytes > 0 ? s->error_len : NULL,
+        .error = p.error_bytes > 0 ? s->error : NULL,
+        .lp_entries = p.entries,
+        .lp_tokens = p.scored,
+        .error_bytes = p.error_bytes,
+    };
+    if (tp_client_bytes(c) <= t->merge_limit) {
+        c->crowded = 0;
+    }
+    if (c->dirty_count == 0) {
+        c->mono_ns = 0;
+    }
+    return TP_OK;
+}
