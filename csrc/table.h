@@ -28,7 +28,8 @@ enum tp_event_kind {
     TP_EV_PARK_LOST = 7, /* at bind: its rows were not kept */
     TP_EV_CROWDED = 8,   /* handle: a client with more unsent bytes than it may have */
     TP_EV_SENT = 9,      /* a binding with TP_B_HOLD: nothing of it is unsent any more */
-    TP_EV_SHED = 10      /* its output was given up; a: the state it had, b: was it held */
+    TP_EV_SHED = 10      /* its output was given up; a: its state before, b: was it held,
+                          * step: its tokens now */
 };
 
 enum tp_row_error {

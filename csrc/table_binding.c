@@ -232,6 +232,7 @@ static PyMethodDef methods[] = {
     {"output", tp_table_py_output, METH_O, "Return the output tokens of a request not ended."},
     {"drop", tp_table_py_drop, METH_O, "Forget a binding; what is unsent is still flushed."},
     {"floor", tp_table_py_floor, METH_O, "Return the highest generation bound in a slot."},
+    {"busy", tp_table_py_busy, METH_O, "Return whether a handle's slot has a running binding."},
     {"raise_floor", tp_table_py_raise_floor, METH_O, "Declare generations up to this dead."},
     {"lose_park", tp_table_py_lose_park, METH_O, "Drop the parked rows of a handle."},
     {"open_client", tp_table_py_open_client, METH_O, "Collect output for a client."},

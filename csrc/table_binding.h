@@ -28,6 +28,7 @@ PyObject *tp_table_py_total(PyObject *self, PyObject *arg);
 PyObject *tp_table_py_output(PyObject *self, PyObject *arg);
 PyObject *tp_table_py_drop(PyObject *self, PyObject *arg);
 PyObject *tp_table_py_floor(PyObject *self, PyObject *arg);
+PyObject *tp_table_py_busy(PyObject *self, PyObject *arg);
 PyObject *tp_table_py_raise_floor(PyObject *self, PyObject *arg);
 PyObject *tp_table_py_lose_park(PyObject *self, PyObject *arg);
 PyObject *tp_table_py_open_client(PyObject *self, PyObject *arg);

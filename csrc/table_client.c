@@ -132,7 +132,7 @@ static void shed(tp_table *t, tp_binding *b, void *with) {
     tp_binding_finish(t, b, TP_FINISH_ERROR, -1);
     b->state = live ? TP_LINGERING : was;
     if (live || held) {
-        tp_table_event(t, TP_EV_SHED, b->handle, was, held, 0);
+        tp_table_event(t, TP_EV_SHED, b->handle, was, held, b->total);
     }
 }
 

@@ -169,6 +169,15 @@ PyObject *tp_table_py_floor(PyObject *self, PyObject *arg) {
     return slot == NULL ? NULL : PyLong_FromUnsignedLongLong(slot->floor);
 }
 
+PyObject *tp_table_py_busy(PyObject *self, PyObject *arg) {
+    const tp_slot *slot = slot_arg(self, arg);
+    int busy = 0;
+    for (const tp_binding *b = slot == NULL ? NULL : slot->newest; b != NULL; b = b->older) {
+        busy |= b->state == TP_RUNNING || b->state == TP_PREEMPTING;
+    }
+    return slot == NULL ? NULL : PyBool_FromLong(busy);
+}
+
 PyObject *tp_table_py_raise_floor(PyObject *self, PyObject *arg) {
     tp_slot *slot = slot_arg(self, arg);
     if (slot == NULL) {

@@ -1,0 +1,120 @@
+"""Do what the engine says. What comes too late is counted and ignored."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from tokenpipe._core import Table
+from tokenpipe.types import RescheduleReason, make_handle, split_handle
+from tokenpipe.wire import Abort, Bind, CloseClient, Message, OpenClient, OpenRank, Preempt
+
+from .lifecycle import Lifecycle
+from .outbox import Outbox
+from .rank import Rank
+
+
+class Commands:
+    """Apply commands to the table, and keep which clients are open."""
+
+    def __init__(
+        self,
+        table: Table,
+        ranks: Mapping[int, Rank],
+        life: Lifecycle,
+        outbox: Outbox,
+        counted: Counter[str],
+    ) -> None:
+        self._table = table
+        self._ranks = ranks
+        self._life = life
+        self._outbox = outbox
+        self._counted = counted
+        self._clients: dict[int, int] = {}  # index -> incarnation, while open
+        self._acts: dict[type[Message], Callable[[Any, float], None]] = {
+            Bind: self._bind,
+            Preempt: self._preempt,
+            Abort: self._abort,
+            OpenRank: self._open_rank,
+            OpenClient: self._open_client,
+            CloseClient: self._close_client,
+        }
+
+    def do(self, message: Message, now: float) -> None:
+        """Apply one command; one that is no command of a processor is counted."""
+        act = self._acts.get(type(message))
+        if act is None:
+            self._counted["bad_commands"] += 1
+        else:
+            act(message, now)
+
+    def _bind(self, m: Bind, now: float) -> None:
+        dp, _, generation = split_handle(m.handle)
+        rank = self._ranks.get(dp)
+        try:
+            floor = self._table.floor(m.handle)
+        except KeyError:
+            rank = None  # a rank of ours, but no such slot
+        if rank is None:
+            self._counted["bad_commands"] += 1
+            self._life.refuse(m.handle, RescheduleReason.RANK_LOST, m.output_token_ids)
+        elif generation <= floor:
+            self._counted["late_commands"] += 1
+        elif not rank.incarnation or rank.incarnation != m.rank_incarnation:
+            self._dead_on_arrival(rank, m, RescheduleReason.RANK_LOST)
+        elif self._table.busy(m.handle):
+            self._dead_on_arrival(rank, m, RescheduleReason.SLOT_BUSY)
+        else:
+            rank.parked.cancel(m.handle)
+            events = self._table.bind(
+                m.handle,
+                m.key,
+                m.client,
+                m.max_tokens,
+                m.min_tokens,
+                m.ignore_eos,
+                m.stop_token_ids,
+                m.output_token_ids,
+                m.prefill,
+            )
+            if events is not None:
+                self._life.happened(rank, events, now)
+
+    def _dead_on_arrival(self, rank: Rank, m: Bind, reason: RescheduleReason) -> None:
+        rank.parked.cancel(m.handle)
+        self._table.raise_floor(m.handle)
+        self._life.refuse(m.handle, reason, m.output_token_ids)
+
+    def _preempt(self, m: Preempt, now: float) -> None:
+        rank = self._ranks.get(split_handle(m.handle)[0])
+        if rank is None or not self._life.preempt(rank, m.handle, now):
+            self._counted["late_commands"] += 1
+
+    def _abort(self, m: Abort, now: float) -> None:
+        rank = self._ranks.get(split_handle(m.handle)[0])
+        if rank is None or not self._life.abort(rank, m.handle, now):
+            self._counted["late_commands"] += 1
+
+    def _open_rank(self, m: OpenRank, now: float) -> None:
+        for slot, generation in enumerate(m.floors):
+            if generation > 0:
+                try:
+                    self._table.raise_floor(make_handle(m.dp, slot, generation))
+                except (KeyError, ValueError):
+                    self._counted["bad_commands"] += 1
+
+    def _open_client(self, m: OpenClient, now: float) -> None:
+        if self._clients.get(m.client) == m.incarnation:
+            return
+        self._close_client(CloseClient(m.client), now)
+        try:
+            self._table.open_client(m.client)
+        except ValueError:
+            self._counted["bad_commands"] += 1
+        else:
+            self._clients[m.client] = m.incarnation
+
+    def _close_client(self, m: CloseClient, now: float) -> None:
+        if self._clients.pop(m.client, None) is not None:
+            self._life.sent(self._table.close_client(m.client))

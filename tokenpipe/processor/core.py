@@ -1,0 +1,221 @@
+"""The processor: frames, commands and time in; output frames and reports out."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+
+from tokenpipe._core import Table
+from tokenpipe.errors import FrameError
+from tokenpipe.types import MAX_SLOTS, split_handle
+from tokenpipe.wire import (
+    Counters,
+    LaneHeader,
+    Message,
+    RankClosed,
+    RankOpened,
+    RanksDiffer,
+    Snapshot,
+    StepFrame,
+)
+
+from .commands import Commands
+from .lifecycle import Lifecycle
+from .outbox import Outbox
+from .rank import Rank
+from .verify import Verifier
+
+MAX_FLUSH_BYTES = 1 << 20
+COUNTED = (
+    "bad_frames",
+    "stale_frames",
+    "tp_ignored",
+    "lane_gaps",
+    "late_commands",
+    "bad_commands",
+    "slow_clients",
+)
+
+
+class Processor:
+    """Own all state of the requests bound to some DP ranks. Pure: no clock, socket or log.
+
+    `now` is monotonic seconds, never less than in an earlier call.
+    """
+
+    def __init__(
+        self,
+        *,
+        index: int,
+        ranks: Sequence[int],
+        tp_size: int,
+        tp_policy: str,
+        slots: int,
+        vocab_size: int | None,
+        eos_token_ids: Sequence[int],
+        marker_timeout_s: float,
+        park_timeout_s: float,
+        park_bytes: int,
+        merge_bytes: int,
+        verify_window: int = 64,
+    ) -> None:
+        if not 1 <= slots <= MAX_SLOTS:
+            raise ValueError(f"slots must be in 1..{MAX_SLOTS}, not {slots}")
+        if tp_policy not in ("leader", "verify"):
+            raise ValueError(f"tp_policy must be leader or verify, not {tp_policy!r}")
+        self._table = Table(
+            index,
+            ranks,
+            slots,
+            1 << 31 if vocab_size is None else vocab_size,
+            eos_token_ids,
+            park_bytes,
+            merge_bytes,
+        )
+        verify = tp_policy == "verify" and tp_size > 1
+        self._ranks = {
+            dp: Rank(dp, Verifier(tp_size, verify_window) if verify else None) for dp in ranks
+        }
+        self._tp_size = tp_size
+        self._outbox = Outbox()
+        self._life = Lifecycle(self._table, self._outbox, marker_timeout_s, park_timeout_s)
+        self._counted = Counter(dict.fromkeys(COUNTED, 0))
+        self._commands = Commands(self._table, self._ranks, self._life, self._outbox, self._counted)
+
+    # --- lanes --------------------------------------------------------------------------------
+
+    def feed(self, dp: int, tp: int, frame: bytes, now: float) -> None:
+        """Apply a StepFrame that came on lane (dp, tp); FrameError if it is none of that lane."""
+        rank = self._ranks.get(dp)
+        if rank is None or not 0 <= tp < self._tp_size:
+            self._counted["bad_frames"] += 1
+            raise FrameError(f"StepFrame of dp {dp}, tp {tp}: no lane of this processor")
+        if rank.incarnation == 0:
+            self._counted["stale_frames"] += 1
+            return
+        try:
+            self._apply(rank, tp, frame, now)
+        except FrameError:
+            self._counted["bad_frames"] += 1
+            raise
+
+    def _apply(self, rank: Rank, tp: int, frame: bytes, now: float) -> None:
+        if tp == 0:
+            rank.life.seen(now)
+            events = self._table.feed(rank.dp, 0, frame)
+            if events is not None:
+                for client in self._life.happened(rank, events, now):
+                    self.end_slow_client(client, now)
+        elif rank.verifier is None:
+            self._counted["tp_ignored"] += 1
+        if rank.verifier is not None:
+            step = StepFrame.unpack(frame)
+            if (step.dp, step.tp) != (rank.dp, tp):
+                raise FrameError(f"StepFrame of dp {step.dp}, tp {step.tp} on another lane")
+            for found in rank.verifier.feed(step):
+                self._outbox.put(RanksDiffer(rank.dp, found.tp, found.step, found.handle))
+
+    def seen(self, dp: int, now: float) -> None:
+        """Note that a rank's leader shows life without a frame: marker deadlines run on."""
+        rank = self._ranks.get(dp)
+        if rank is not None and rank.incarnation:
+            rank.life.seen(now)
+
+    def gap(self, dp: int, tp: int, now: float) -> None:
+        """Hand back what is bound to a rank whose lane lost frames for good."""
+        self._counted["lane_gaps"] += 1
+        rank = self._ranks.get(dp)
+        if rank is not None and tp == 0 and rank.incarnation:
+            self._life.gap(rank, now)
+
+    def rank_up(self, dp: int, incarnation: int, now: float) -> None:
+        """Serve a rank: all its TP ranks said hello. A life that was not ended is ended first."""
+        rank = self._ranks[dp]
+        if rank.incarnation == incarnation:
+            return
+        self.rank_lost(dp, "another incarnation took its place", now)
+        rank.open(incarnation, now)
+        self._table.restart_steps(dp)
+        self._outbox.put(RankOpened(dp, incarnation))
+
+    def rank_lost(self, dp: int, reason: str, now: float) -> None:
+        """End every binding of a rank."""
+        rank = self._ranks[dp]
+        if rank.incarnation:
+            self._life.lose(rank)
+            rank.close()
+            self._outbox.put(RankClosed(dp, reason))
+
+    # --- commands and time --------------------------------------------------------------------
+
+    def command(self, message: Message, now: float) -> None:
+        """Do what the engine says; what comes too late is counted and ignored."""
+        if isinstance(message, Snapshot):
+            self._outbox.put(Counters(message.id, self.counters))
+        else:
+            self._commands.do(message, now)
+
+    def tick(self, now: float) -> None:
+        """Act on the deadlines that are reached."""
+        for rank in self._ranks.values():
+            self._life.expire(rank, now)
+
+    @property
+    def next_deadline(self) -> float | None:
+        """Return when tick() has something to do, unless a call before changes it."""
+        dues = (rank.next_deadline for rank in self._ranks.values())
+        return min((due for due in dues if due is not None), default=None)
+
+    # --- output -------------------------------------------------------------------------------
+
+    def reports(self) -> list[Message]:
+        """Return what the engine is to be told, once."""
+        return self._outbox.take()
+
+    def dirty_clients(self) -> list[int]:
+        """Return the clients that something is unsent for."""
+        return self._table.dirty_clients()
+
+    def unsent_bytes(self, client: int) -> int:
+        """Return about how many bytes flush would give."""
+        return self._table.unsent_bytes(client)
+
+    def urgent(self, client: int) -> bool:
+        """Return whether a final row, or an outcome's last tokens, are unsent."""
+        return self._table.urgent(client)
+
+    def flush(
+        self,
+        client: int,
+        header: LaneHeader,
+        max_bytes: int = MAX_FLUSH_BYTES,
+        urgent_only: bool = False,
+    ) -> bytes | None:
+        """Return an OutputFrame of what is unsent, which counts as sent then; None if nothing."""
+        packed = self._table.flush(client, header, max_bytes, urgent_only)
+        if packed is None:
+            return None
+        frame, events = packed
+        self._life.sent(events)
+        return frame
+
+    def end_slow_client(self, client: int, now: float) -> None:
+        """End a client's requests: it does not read fast enough. What is unsent is dropped."""
+        self._counted["slow_clients"] += 1
+        lack = self._table.unsent_bytes(client)
+        error = f"slow_client: client {client} let {lack} bytes pile up"
+        for _, handle, was, held, total in self._table.shed(client, error) or ():
+            rank = self._ranks[split_handle(handle)[0]]
+            self._life.shed(rank, handle, was, bool(held), total, error, now)
+
+    @property
+    def counters(self) -> dict[str, int]:
+        """Return what was counted since the start, and the present sizes."""
+        verifiers = [r.verifier for r in self._ranks.values() if r.verifier is not None]
+        return {
+            **self._table.counters(),
+            **self._counted,
+            "held_outcomes": self._outbox.held,
+            "verified": sum(v.compared for v in verifiers),
+            "unverified": sum(v.skipped for v in verifiers),
+        }

@@ -1,0 +1,31 @@
+"""Say why a request failed, for the one who reads its error."""
+
+from __future__ import annotations
+
+from tokenpipe.types import split_handle
+
+from .numbers import Cause
+
+RECOVERY_STOP = "result is incomplete (recovery stop)"
+
+
+def row_error(cause: int, value: int, handle: int, tp: int, step: int) -> str:
+    """Return what is wrong with a row, and which row it is."""
+    if cause == Cause.RECOVERY_STOP:
+        return RECOVERY_STOP
+    dp, slot, _ = split_handle(handle)
+    return f"step {step}, dp {dp}, tp {tp}, slot {slot}: {_what(cause, value)}"
+
+
+def _what(cause: int, value: int) -> str:
+    match cause:
+        case Cause.WORKER:
+            return "the worker failed on this row"
+        case Cause.REFUSED:
+            return "the publisher refused a token of this row"
+        case Cause.STATUS:
+            return f"unknown row status {value}"
+        case Cause.TOKEN:
+            return f"token {value} is not in the vocabulary"
+        case _:
+            return "out of memory"
