@@ -17,7 +17,7 @@ PyObject *tp_table_events(const tp_table *t);
 /* Fills a PyMem array with the ints of a sequence; 0, or -1 with an exception set. */
 int tp_ints(PyObject *sequence, int32_t **values, uint32_t *count);
 
-/* table_commands.c: one method per command on a binding or client. */
+/* table_commands_binding.c: one method per command on a binding or client. */
 PyObject *tp_table_py_bind(PyObject *self, PyObject *args);
 PyObject *tp_table_py_state(PyObject *self, PyObject *arg);
 PyObject *tp_table_py_set_state(PyObject *self, PyObject *args);

@@ -1,14 +1,11 @@
 """The C boundary, printed: what csrc/ offers to Python."""
 
 from asyncio import AbstractEventLoop, Future
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 
 from typing_extensions import Buffer, Self
 
 from tokenpipe.types import RequestOutput
-from collections.abc import Sequence
-
-from typing_extensions import Buffer
 
 WIRE_VERSION: int
 
@@ -96,6 +93,7 @@ class Stream:
     def unpark(self) -> None: ...
     def __aiter__(self) -> Self: ...
     def __anext__(self) -> Awaitable[RequestOutput]: ...
+
 # --- table --------------------------------------------------------------------------------------
 
 # kind, handle (or client), a, b, step: see processor/numbers.py
