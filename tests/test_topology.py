@@ -32,7 +32,7 @@ def every_key(model: type[BaseModel] = Topology, above: str = "") -> list[str]:
     for name, field in model.model_fields.items():
         keys.append(above + name)
         section = field.annotation
-        if isinstance(section, type) and issubclass(section, BaseModel):
+        if isinstance(section, type(BaseModel)):
             keys += every_key(section, f"{name}.")
     return keys
 
