@@ -210,4 +210,6 @@ class Client:
         self._closed = True
         gone = self._core.error is not None or self._queue.error is not None
         self._core.fail(LaneClosed("the client was closed"))
+        if not self._queue.frames:
+            self._lanes.applied()  # whoever leaves the loop over frames() has taken the last one
         return self._lanes.close(0.0 if gone else self._close_s)
