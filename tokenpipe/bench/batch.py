@@ -79,10 +79,6 @@ class Batch:
 
     def step(self) -> Rows:
         """Return the next step's rows. The arrays are valid until the next call."""
-        if self._steps_to_change == 0 and len(self._handles):
-            self._settle()
-            self._keep(self._left > 0)
-            self._spread()
         drained = _NONE
         if self._drained:
             drained = np.array(self._drained, dtype=np.int64)
@@ -92,7 +88,12 @@ class Batch:
         np.add(self._walk, self._leap, out=self._walk)
         self._taken += 1
         self._steps_to_change -= 1
-        return Rows(self._handles, tokens, self._counts, drained)
+        rows = Rows(self._handles, tokens, self._counts, drained)
+        if self._steps_to_change == 0:  # somebody falls silent; `rows` keeps its own arrays
+            self._settle()
+            self._keep(self._left > 0)
+            self._spread()
+        return rows
 
     def _settle(self) -> None:
         """Book the steps taken since the last change."""

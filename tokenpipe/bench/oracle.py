@@ -1,7 +1,7 @@
 """Know every token beforehand: a token is a function of its request's key and its offset.
 
 The worker makes tokens with it, the client checks them with it, and nothing between the two knows
-it. Both ends work on whole arrays: making a token costs about 10 ns, checking one about 20 ns.
+it. Both ends work on whole arrays: for 256 rows making a token costs 11 ns, checking one 50 ns.
 """
 
 from __future__ import annotations
