@@ -119,6 +119,13 @@ def test_counts_output_after_the_end() -> None:
     assert made.verdict().wrong == 2
 
 
+def test_books_what_a_reader_found_out_of_place() -> None:
+    made = checker(BASE)
+    made.misplaced(3)
+    made.misplaced(-2)
+    assert made.verdict() == Verdict(lost=3, duplicated=2)
+
+
 def test_verdicts_add_up() -> None:
     total = Verdict(tokens=1, lost=2) + Verdict(tokens=3, duplicated=4, reordered=5)
     assert total == Verdict(tokens=4, lost=2, duplicated=4, reordered=5)

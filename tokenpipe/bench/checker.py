@@ -111,6 +111,11 @@ class Checker:
         self._verdict.misattributed += int(np.count_nonzero(~right))
         self._verdict.tokens += int(np.count_nonzero(right[first:]))
 
+    def misplaced(self, gap: int) -> None:
+        """Count a delta that began `gap` tokens after (lost) or before (repeated) its place."""
+        self._verdict.lost += max(gap, 0)
+        self._verdict.duplicated += max(-gap, 0)
+
     def finish(self, key: int, output_tokens: int) -> None:
         """Close a request that ended after `output_tokens`: what did not come by now is lost."""
         index = key & 0xFFFFFFFF

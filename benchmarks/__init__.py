@@ -1,0 +1,1 @@
+"""Programs with one question each; README.md says which."""

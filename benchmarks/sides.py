@@ -1,0 +1,192 @@
+"""Run one side of a path in its own process: worker, processor or client.
+
+Each says "ready" on its pipe, waits for "go", does its work, reports, and stays until it may leave:
+a socket that closes early can take its last message with it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+from multiprocessing.connection import Connection
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tokenpipe.bench.checker import Checker
+from tokenpipe.bench.cpu import Meter
+from tokenpipe.bench.pace import Pace, Samples
+
+from .fanout import Recorder, Stream, check_columns, consume
+from .machine import settle
+from .rivals import RIVALS
+from .rivals.faces import Bound
+from .rivals.links import QueueLinks, ZmqLinks
+from .workload import EOS, MAX_TOKENS, Tokens, Workload, key
+
+Links = ZmqLinks | QueueLinks
+Report = dict[str, Any]
+
+
+def worker(pipe: Connection, label: str, work: Workload, links: Links) -> None:
+    """Play the worker of a rival."""
+    out = links.outbox("steps")
+    message = RIVALS[label].Send().message
+    slots = np.arange(work.batch, dtype=np.int64)
+    keys = [key(work.client_of(slot), slot // work.clients) for slot in range(work.batch)]
+    settle()
+    pipe.send("ready")
+    pipe.recv()
+    report = drive(work, keys, lambda step, tokens: out.send(message(step, slots, tokens)))
+    out.send(b"")
+    pipe.send(report)
+    pipe.recv()
+
+
+def drive(
+    work: Workload, keys: list[int], publish: Callable[[int, NDArray[np.int32]], None]
+) -> Report:
+    """Publish steps at the rate for as long as told, then one with EOS for all; report it."""
+    tokens = Tokens(keys)
+    make_us = _cost_of_making(keys)
+    pace = Pace(work.rate, time.monotonic())
+    begins: list[int] = []
+    took = Samples()
+    meter = Meter.start()
+    end = time.monotonic() + work.seconds
+    step = 0
+    while (now := time.monotonic()) < end:
+        wait_s = pace.wait_s(now)
+        if wait_s:
+            time.sleep(wait_s)  # keeps a rate; nothing else is waited for
+        pace.took()
+        step += 1
+        row = tokens.step()
+        begin = time.monotonic_ns()
+        publish(step, row)
+        took.add(time.monotonic_ns() - begin)
+        if work.rate or step == 1:
+            begins.append(begin)
+    publish(step + 1, np.full(len(keys), EOS, dtype=np.int32))
+    return {
+        "steps": step,
+        "begins": begins,
+        "make_us": make_us,
+        "publish_us": took.us(),
+        **meter.spent(),
+    }
+
+
+def _cost_of_making(keys: list[int], steps: int = 500) -> float:
+    """Return µs that a step's tokens cost to make, which no path is to be charged with."""
+    tokens = Tokens(keys)
+    meter = Meter.start()
+    for _ in range(steps):
+        tokens.step()
+        time.monotonic()
+    return 1e6 * meter.spent()["cpu_s"] / steps
+
+
+def processor(pipe: Connection, label: str, work: Workload, links: Links) -> None:
+    """Play the processor of a rival."""
+    inbox = links.inbox("steps")
+    outboxes = [links.outbox(f"client{client}") for client in range(work.clients)]
+    requests = [
+        Bound(slot, key(client, slot // work.clients), client, MAX_TOKENS, EOS)
+        for slot in range(work.batch)
+        for client in [work.client_of(slot)]
+    ]
+    messages = RIVALS[label].Process(requests).messages
+    settle()
+    pipe.send("ready")
+    pipe.recv()
+    meter = Meter.start()
+    while step := inbox.recv():
+        for client, message in messages(step):
+            outboxes[client].send(message)
+    pipe.send(meter.spent())
+    pipe.recv()
+
+
+def client(pipe: Connection, label: str, work: Workload, links: Links, index: int) -> None:
+    """Play a client of a rival."""
+    inbox = links.inbox(f"client{index}")
+    receive = RIVALS[label].Receive()
+    checker = Checker()
+    for each in work.keys_of(index):
+        checker.add(each)
+    settle()
+    pipe.send("ready")
+    pipe.recv()
+    meter = Meter.start()
+    if work.streams:
+        recorder = asyncio.run(_stream_all(inbox, receive, work, index))
+        report = streams_report(recorder, checker, meter)
+    else:
+        verify_s = 0.0
+        live = len(work.keys_of(index))
+        while live:
+            columns = receive.columns(inbox.recv())
+            begin = time.thread_time()
+            live -= check_columns(
+                checker, columns.keys, columns.offsets, None, columns.tokens, columns.ended
+            )
+            verify_s += time.thread_time() - begin
+        report = columns_report(checker, meter, verify_s)
+    pipe.send(report)
+    pipe.recv()
+
+
+async def _stream_all(inbox: Any, receive: Any, work: Workload, index: int) -> Recorder:
+    """Read messages as the loop finds them readable; one consumer a request."""
+    recorder = recorder_for(work)
+    streams = {each: Stream() for each in work.keys_of(index)}
+    loop = asyncio.get_running_loop()
+
+    def pump() -> None:
+        for message in inbox.ready():
+            for owner, offset, ids, last in receive.deltas(message):
+                streams[owner].put((offset, ids, last))
+        if inbox.more():
+            loop.call_soon(pump)
+
+    loop.add_reader(inbox.fileno(), pump)
+    pump()
+    await asyncio.gather(*(consume(k, s, recorder) for k, s in streams.items()))
+    loop.remove_reader(inbox.fileno())
+    return recorder
+
+
+def recorder_for(work: Workload) -> Recorder:
+    """Return a recorder that has room for the steps of a paced run."""
+    return Recorder(int(work.rate * (work.seconds + 1)) if work.rate else 0)
+
+
+def streams_report(recorder: Recorder, checker: Checker, meter: Meter) -> Report:
+    """Report a client with a consumer a request; its tokens are checked here, after the run."""
+    spent, last = meter.spent(), time.monotonic()
+    recorder.check(checker)
+    verdict = checker.verdict()
+    return {
+        "tokens": verdict.tokens,
+        "wrong": verdict.wrong + recorder.misplaced,
+        "last_s": last,
+        "last_ns": recorder.last_ns(),
+        "items": dict(recorder.items),
+        "verify_s": 0.0,
+        **spent,
+    }
+
+
+def columns_report(checker: Checker, meter: Meter, verify_s: float) -> Report:
+    """Report a client that read whole messages."""
+    verdict = checker.verdict()
+    return {
+        "tokens": verdict.tokens,
+        "wrong": verdict.wrong,
+        "last_s": time.monotonic(),
+        "verify_s": verify_s,
+        **meter.spent(),
+    }

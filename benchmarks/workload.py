@@ -1,0 +1,57 @@
+"""Say what is carried: a batch of requests of which each gets one token a step, until time is up.
+
+Every token is known beforehand (`tokenpipe.bench.oracle`); the last one of each request is `EOS`,
+so a request ends the way requests end: because its processor saw a stop token.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tokenpipe.bench.oracle import VOCAB_SIZE, mix, seeds
+
+EOS = VOCAB_SIZE  # beside all tokens the oracle knows
+MAX_TOKENS = 1 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Workload:
+    """One run: who consumes how, and for how long it is fed."""
+
+    batch: int = 256
+    clients: int = 1
+    seconds: float = 2.0
+    rate: float | None = None  # steps/s; None is flood
+    streams: bool = False  # every request has its own async consumer, else whole messages are read
+
+    def client_of(self, slot: int) -> int:
+        """Return the client whose request sits in `slot`."""
+        return slot % self.clients
+
+    def keys_of(self, client: int) -> list[int]:
+        """Return the request keys of a client, made as tokenpipe's clients make them."""
+        slots = range(client, self.batch, self.clients)
+        return [key(client, index) for index in range(len(slots))]
+
+
+def key(client: int, index: int) -> int:
+    """Return the u64 key of a client's request: its own high half, then a counter."""
+    return (0x70_6B_00_01 + client) << 32 | index
+
+
+class Tokens:
+    """Make the tokens of one batch, step by step: i32[batch], valid until the next call."""
+
+    def __init__(self, keys: list[int]) -> None:
+        self._walk, self._stride = seeds(np.array(keys, dtype=np.uint64))
+        self._out = np.empty_like(self._walk)
+        self._scratch = np.empty_like(self._walk)
+
+    def step(self) -> NDArray[np.int32]:
+        """Return the next token of every request."""
+        np.copyto(self._out, self._walk)
+        np.add(self._walk, self._stride, out=self._walk)
+        return mix(self._out, self._scratch)
