@@ -1,0 +1,85 @@
+"""Windows are pure: whatever comes, in whatever order, goes out once and in order."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tokenpipe.transport.window import FRAME_OVERHEAD, Gap, ReceiveWindow, SendWindow
+
+
+def frames(count: int) -> list[bytes]:
+    return [str(seq).encode() for seq in range(1, count + 1)]
+
+
+@given(st.lists(st.integers(1, 30), max_size=120))
+def test_any_order_and_any_repeat_is_put_right(arrivals: list[int]) -> None:
+    window = ReceiveWindow(1, 1 << 20)
+    out: list[bytes | Gap] = []
+    for seq in arrivals:
+        window.accept(seq, str(seq).encode(), out)
+    prefix = next(n for n in range(1, 32) if n not in arrivals)
+    assert out == frames(prefix - 1)
+    if max(arrivals, default=0) >= prefix:
+        first, last = window.missing() or (0, 0)
+        assert first == prefix and not set(range(first, last + 1)) & set(arrivals)
+    else:
+        assert window.missing() is None
+    unique = len(set(arrivals))
+    assert window.duplicates == len(arrivals) - unique
+
+
+@given(st.sets(st.integers(1, 30)), st.integers(1, 31), st.integers(1, 31))
+def test_what_is_given_up_is_named_and_the_rest_is_kept(
+    arrived: set[int], next_seq: int, first_retained: int
+) -> None:
+    window = ReceiveWindow(1, 1 << 20)
+    out: list[bytes | Gap] = []
+    for seq in sorted(arrived):
+        window.accept(seq, str(seq).encode(), out)
+    window.announce(max(next_seq, first_retained), first_retained, out)
+    numbers: list[int] = []
+    for item in out:
+        if isinstance(item, Gap):
+            lost = range(item.first, item.last + 1)
+            assert not set(lost) & arrived
+            numbers.extend(lost)
+        else:
+            numbers.append(int(item))
+    assert numbers == list(range(1, len(numbers) + 1))
+    if not arrived:  # not started: the start moves without a gap
+        assert out == [] and window.expected == first_retained
+    else:
+        assert window.expected >= first_retained
+
+
+def test_what_is_held_is_bounded_and_asked_for_again() -> None:
+    window = ReceiveWindow(1, 10)
+    out: list[bytes | Gap] = []
+    window.accept(2, b"12345678", out)
+    window.accept(3, b"12345678", out)
+    assert window.overflowed == 1 and window.held_bytes == 8
+    window.accept(1, b"", out)
+    assert out == [b"", b"12345678"] and window.missing() == (3, 3)
+
+
+@given(st.lists(st.tuples(st.integers(0, 3), st.integers(0, 40)), max_size=60))
+def test_a_sender_keeps_exactly_what_is_not_acknowledged(steps: list[tuple[int, int]]) -> None:
+    window = SendWindow(10_000)
+    kept: dict[int, bytes] = {}
+    for pushes, acked in steps:
+        for _ in range(pushes):
+            data = b"x" * (window.next_seq % 7)
+            kept[window.next_seq] = data
+            window.push(data)
+        known = [seq for seq in kept if seq <= acked]
+        assert window.ack(acked) == len(known)
+        for seq in known:
+            del kept[seq]
+        assert window.used == sum(len(data) + FRAME_OVERHEAD for data in kept.values())
+        assert list(window.between(1, 1 << 62)) == list(kept.values())
+        assert list(window.between(acked + 1, acked + 2)) == [
+            data for seq, data in kept.items() if acked < seq <= acked + 2
+        ]
+    assert window.forget() == len(kept)
+    assert window.used == 0 and window.first == window.next_seq
