@@ -74,7 +74,11 @@ def main(argv: list[str]) -> int:
         for label in labels:
             runs[label].append(run(label, work))
     reports = [middle(runs[label], paced) for label in labels]
-    Console().print(table(reports, work))
+    console = Console()
+    console.print(table(reports, work))
+    for report in reports:
+        for error in report["errors"][:3]:
+            console.print(f"{report['label']}: {error}")
     if args.json is not None:
         spread = {
             label: [report["tokens_per_s"] for report in each] for label, each in runs.items()
@@ -102,7 +106,7 @@ def table(reports: list[Report], work: Workload) -> Table:
     if work.rate:
         view.add_column("p50 / p99 / max ms", justify="right")
         view.add_column("growth", justify="right")
-    elif work.streams:
+    if work.streams:
         view.add_column("tokens an item p50 / p99", justify="right")
     ours = next((r["tokens_per_s"] for r in reports if r["label"] == OURS), None)
     for report in reports:
@@ -116,7 +120,7 @@ def table(reports: list[Report], work: Workload) -> Table:
             took = report["latency_us"]
             cells.append(" / ".join(f"{took[q] / 1000:.2f}" for q in ("p50", "p99", "max")))
             cells.append(f"{report['backlog_growth']:.2f}")
-        elif work.streams:
+        if work.streams:
             cells.append(f"{report['item_tokens']['p50']} / {report['item_tokens']['p99']}")
         view.add_row(report["label"], *cells)
     view.caption = "worker, processor, client, total: CPU µs a token, making and checking left out"

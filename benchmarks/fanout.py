@@ -30,6 +30,7 @@ class Recorder:
         self.items: Counter[int] = Counter()
         self.tokens: dict[int, list[int]] = {}
         self.misplaced = 0
+        self.errors: set[str] = set()
 
     def took(self, before: int, after: int) -> None:
         """Note that a consumer went from `before` to `after` tokens. Step n makes token n."""

@@ -113,6 +113,7 @@ def summarise(
         "cpu_us_per_token": {k: round(1e6 * v / max(1, tokens), 4) for k, v in cpu_s.items()},
         "publish_us": worker["publish_us"],
     }
+    report["errors"] = [error for client in clients for error in client.get("errors", ())]
     if work.streams:
         report["item_tokens"] = _items([client["items"] for client in clients])
     if work.rate and work.streams:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Callable
 from multiprocessing.connection import Connection
 from typing import Any
 
@@ -30,6 +31,13 @@ Report = dict[str, Any]
 
 def run_ours(work: Workload) -> Report:
     """Run once: the engine is this process, worker and clients are their own."""
+    return summarise(LABEL, work, *carry(work, worker))
+
+
+def carry(
+    work: Workload, play_worker: Callable[..., None], *args: Any
+) -> tuple[Report, float, list[Report]]:
+    """Run with that worker; return its report, the processor's CPU s, the clients' reports."""
     topology = Topology.model_validate(
         {
             "slots_per_rank": work.batch,
@@ -44,7 +52,7 @@ def run_ours(work: Workload) -> Report:
             Side(f"{LABEL} client {index}", client, pipe.endpoint, work, index)
             for index in range(work.clients)
         ]
-        worker_side = Side(f"{LABEL} worker", worker, pipe.endpoint, work)
+        worker_side = Side(f"{LABEL} worker", play_worker, pipe.endpoint, work, *args)
         all_sides = [*sides, worker_side]
         try:
             handles, keys = _bind(pipe, work)
@@ -61,7 +69,7 @@ def run_ours(work: Workload) -> Report:
         finally:
             for side in all_sides:
                 side.leave()
-    return summarise(LABEL, work, worked, processor_s, read)
+    return worked, processor_s, read
 
 
 def _bind(pipe: Pipeline, work: Workload) -> tuple[list[int], list[int]]:
@@ -174,3 +182,5 @@ async def _consume(me: AsyncClient, key: int, recorder: Recorder) -> None:
             recorder.misplaced += abs(out.offset - before)
         ids += out.token_ids
         recorder.took(before, len(ids))
+        if out.error:
+            recorder.errors.add(out.error)

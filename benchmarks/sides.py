@@ -175,6 +175,7 @@ def streams_report(recorder: Recorder, checker: Checker, meter: Meter) -> Report
         "last_s": last,
         "last_ns": recorder.last_ns(),
         "items": dict(recorder.items),
+        "errors": sorted(recorder.errors),
         "verify_s": 0.0,
         **spent,
     }
