@@ -1,0 +1,149 @@
+"""Keep the engine's book: which request sits in which slot under which handle. No I/O.
+
+A request enters with its submit and leaves with its outcome; a handle enters with its bind and
+leaves when it is released. What the processors report in handles becomes events about requests
+here, so an engine never sees a bare handle it did not get from `bind`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from tokenpipe.errors import SlotBusy, TokenpipeError
+from tokenpipe.types import MAX_GENERATION, Request, make_handle, split_handle
+
+
+@dataclass(slots=True)
+class Entry:
+    """One live request. `output_token_ids` is what its last binding left behind."""
+
+    request: Request
+    handle: int | None = None
+    output_token_ids: tuple[int, ...] = ()
+    abort_requested: bool = False  # its client gave it up, the engine was told once
+    abort_sent: bool = False  # the engine's abort went to the processor
+
+
+@dataclass(slots=True)
+class Binding:
+    """One handle. `open` until its outcome came; kept until it is released."""
+
+    entry: Entry
+    open: bool = True
+    aborting: bool = False
+
+
+class Book:
+    """The tables of one pipeline: requests by key, bindings by handle, the latest handle by slot."""
+
+    def __init__(self, data_parallel_size: int, slots: int) -> None:
+        """Make empty tables for `data_parallel_size` ranks of `slots` slots."""
+        self.slots = slots
+        self.requests: dict[int, Entry] = {}
+        self.bindings: dict[int, Binding] = {}
+        self._generations = [[0] * slots for _ in range(data_parallel_size)]
+
+    # --- requests ---
+
+    def add(self, request: Request) -> bool:
+        """Enter a submitted request; False where its key is already there."""
+        if request.internal_id in self.requests:
+            return False
+        self.requests[request.internal_id] = Entry(request)
+        return True
+
+    def entry(self, request: Request) -> Entry | None:
+        """Find a live request, None once it had its outcome."""
+        return self.requests.get(request.internal_id)
+
+    def end(self, entry: Entry) -> None:
+        """Take a request out after its final outcome."""
+        self.requests.pop(entry.request.internal_id, None)
+        entry.handle = None
+
+    def of_client(self, client: int) -> list[Entry]:
+        """List the live requests of a client."""
+        return [e for e in self.requests.values() if e.request.client == client]
+
+    # --- bindings ---
+
+    def bind(self, request: Request, dp_rank: int, slot: int) -> tuple[int, Entry]:
+        """Give the slot's next handle to a live, unbound request.
+
+        Raises `SlotBusy` where the slot's binding has no outcome and is not being aborted, and
+        `TokenpipeError` for a request that is unknown, ended or bound.
+        """
+        if not 0 <= dp_rank < len(self._generations):
+            raise TokenpipeError(f"bind: there is no dp rank {dp_rank}")
+        if not 0 <= slot < self.slots:
+            raise TokenpipeError(f"bind: dp rank {dp_rank} has slots 0..{self.slots - 1}, not {slot}")
+        entry = self.requests.get(request.internal_id)
+        if entry is None:
+            raise TokenpipeError(f"bind: request {request.external_id!r} is unknown or has ended")
+        if entry.handle is not None:
+            where = split_handle(entry.handle)
+            raise TokenpipeError(
+                f"bind: request {request.external_id!r} is bound to dp {where[0]} slot {where[1]}"
+            )
+        generation = self._generations[dp_rank][slot]
+        if generation:
+            holder = self.bindings.get(make_handle(dp_rank, slot, generation))
+            if holder is not None and holder.open and not holder.aborting:
+                raise SlotBusy(
+                    f"bind: dp {dp_rank} slot {slot} runs request "
+                    f"{holder.entry.request.external_id!r}, which has no outcome yet"
+                )
+        if generation == MAX_GENERATION:
+            raise TokenpipeError(f"bind: dp {dp_rank} slot {slot} has no generation left")
+        self._generations[dp_rank][slot] = generation + 1
+        handle = make_handle(dp_rank, slot, generation + 1)
+        entry.handle = handle
+        self.bindings[handle] = Binding(entry)
+        return handle, entry
+
+    def find(self, what: Request | int) -> Binding | None:
+        """Find the open binding of a request or handle, None where there is none."""
+        if isinstance(what, Request):
+            entry = self.requests.get(what.internal_id)
+            if entry is None or entry.handle is None:
+                return None
+            what = entry.handle
+        binding = self.bindings.get(what)
+        return binding if binding is not None and binding.open else None
+
+    def outcome(
+        self, handle: int, *, output_token_ids: Sequence[int] | None = None
+    ) -> Entry | None:
+        """Close a binding: with ids the request lives on from them, without it has ended.
+
+        None where the handle is unknown or had its outcome: the report is late.
+        """
+        binding = self.bindings.get(handle)
+        if binding is None or not binding.open:
+            return None
+        binding.open = False
+        entry = binding.entry
+        if output_token_ids is None:
+            self.end(entry)
+        else:
+            entry.handle = None
+            entry.abort_sent = False
+            entry.output_token_ids = tuple(output_token_ids)
+        return entry
+
+    def release(self, handle: int) -> Entry | None:
+        """Forget a handle; None where it is unknown."""
+        binding = self.bindings.pop(handle, None)
+        return None if binding is None else binding.entry
+
+    def handles_of(self, dp_ranks: Sequence[int]) -> Iterator[tuple[int, Binding]]:
+        """Walk the handles of some DP ranks that are not yet released."""
+        wanted = set(dp_ranks)
+        for handle, binding in list(self.bindings.items()):
+            if split_handle(handle)[0] in wanted:
+                yield handle, binding
+
+    def floors(self, dp_rank: int) -> tuple[int, ...]:
+        """Return the latest generation of every slot: what a restarted processor calls dead."""
+        return tuple(self._generations[dp_rank])

@@ -1,0 +1,131 @@
+"""Collect a step's commands and send them as one message to each processor concerned."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from types import TracebackType
+from typing import TYPE_CHECKING, Protocol
+
+from tokenpipe.errors import TokenpipeError
+from tokenpipe.types import Request, split_handle
+from tokenpipe.wire import Abort, Bind, Preempt
+
+from .book import Book, Entry
+
+if TYPE_CHECKING:
+    from tokenpipe.wire import Message
+
+
+class Outlet(Protocol):
+    """What a step's commands need of the pipeline."""
+
+    def dispatch(self, dp_rank: int, messages: Sequence[Message]) -> None:
+        """Send messages to the processor that owns a DP rank."""
+
+    def incarnation(self, dp_rank: int) -> int:
+        """Return the rank's incarnation, 0 while it is down."""
+
+    def end_unbound(self, entry: Entry) -> None:
+        """Give an unbound request its final output and its Aborted event."""
+
+
+class StepCommands:
+    """The commands of one engine step, sent when the `with` block ends.
+
+    A block that raises sends what it had collected before: those handles exist.
+    """
+
+    def __init__(self, book: Book, outlet: Outlet, dp_rank: int) -> None:
+        """Begin a step of a DP rank."""
+        self._book = book
+        self._outlet = outlet
+        self._dp_rank = dp_rank
+        self._messages: dict[int, list[Message]] = {}
+
+    def bind(
+        self,
+        request: Request,
+        slot: int,
+        *,
+        output_token_ids: Sequence[int] | None = None,
+        prefill: bool = False,
+    ) -> int:
+        """Put a request into a slot of this step's DP rank; returns the handle.
+
+        `output_token_ids`: what the request has produced already; None takes what its last
+        binding left behind (nothing for a fresh one). `prefill`: the binding ends with a
+        `PrefillDone` event after its first token row. Raises `SlotBusy` or `TokenpipeError`.
+        """
+        handle, entry = self._book.bind(request, self._dp_rank, slot)
+        if output_token_ids is not None:
+            entry.output_token_ids = tuple(output_token_ids)
+        params = request.params
+        self._add(
+            self._dp_rank,
+            Bind(
+                handle=handle,
+                rank_incarnation=self._outlet.incarnation(self._dp_rank),
+                key=request.internal_id,
+                client=request.client,
+                max_tokens=params.max_tokens,
+                min_tokens=params.min_tokens,
+                ignore_eos=params.ignore_eos,
+                stop_token_ids=params.stop_token_ids,
+                output_token_ids=entry.output_token_ids,
+                prefill=prefill,
+            ),
+        )
+        return handle
+
+    def preempt(self, what: Request | int) -> None:
+        """Take a bound request (or handle) out of its slot.
+
+        `Rescheduled` follows once the worker's drained row is there. Nothing happens where its
+        outcome came meanwhile.
+        """
+        binding = self._book.find(what)
+        if binding is not None and binding.entry.handle is not None:
+            handle = binding.entry.handle
+            self._add(split_handle(handle)[0], Preempt(handle))
+
+    def abort(self, what: Request | int) -> None:
+        """Abort a request (or handle), bound or not; idempotent.
+
+        Its client gets the final output at once; `Aborted` follows, then `Released` once the
+        worker's drained row is there.
+        """
+        binding = self._book.find(what)
+        if binding is not None:
+            handle = binding.entry.handle
+            if handle is not None and not binding.aborting:
+                binding.aborting = True
+                self._add(split_handle(handle)[0], Abort(handle))
+            return
+        if isinstance(what, Request):
+            entry = self._book.entry(what)
+            if entry is not None and entry.handle is None:
+                self._outlet.end_unbound(entry)
+        elif what < 0:
+            raise TokenpipeError(f"abort: {what} is not a handle")
+
+    def _add(self, dp_rank: int, message: Message) -> None:
+        self._messages.setdefault(dp_rank, []).append(message)
+
+    def send(self) -> None:
+        """Send what was collected; the `with` block does this."""
+        collected, self._messages = self._messages, {}
+        for dp_rank, messages in collected.items():
+            self._outlet.dispatch(dp_rank, messages)
+
+    def __enter__(self) -> StepCommands:
+        """Return itself."""
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """Send the commands."""
+        self.send()

@@ -1,0 +1,86 @@
+"""Hand a processor's output to one client within that client's window."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from tokenpipe.topology import Topology
+from tokenpipe.transport import Instance, LaneSender, Peer, output_lane, sender_port
+from tokenpipe.wire import LaneHeader, OpenClient
+
+from .processor import Processor
+
+RESERVE_BYTES = 1 << 20  # past the window, for final rows and rows that must go before a report
+
+
+class ClientOutlet:
+    """The lane from one processor to one client.
+
+    Past the window nothing but urgent rows is sent, so the rest merges in the processor's own
+    token buffers; past `merge_bytes` of them the client's requests end as slow.
+    """
+
+    def __init__(
+        self,
+        instance: Instance,
+        topology: Topology,
+        processor: int,
+        incarnation: int,
+        client: OpenClient,
+        clock: Callable[[], float],
+    ) -> None:
+        """Connect to the lane that `client` has bound for this processor."""
+        self.client = client.client
+        self._instance = instance
+        self._incarnation = incarnation
+        self._window = topology.bounds.client_window_bytes
+        self._merge = topology.bounds.merge_bytes
+        rank = str(client.client)
+        me = Peer("processor", str(processor), incarnation)
+        self.lane = LaneSender(
+            sender_port(instance.lane_path(output_lane(processor, client.client)), me),
+            instance=instance.id,
+            me=me,
+            to=("client", rank),
+            bound_bytes=self._window + RESERVE_BYTES,
+            alive=lambda: instance.alive("client", rank),
+            clock=clock,
+            receiver_incarnation=client.incarnation,
+        )
+
+    @property
+    def next_deadline(self) -> float | None:
+        """When the lane wants its next tick."""
+        return self.lane.next_deadline
+
+    def flush(self, processor: Processor, now: float) -> None:
+        """Send what is unsent, as far as the window goes."""
+        lane = self.lane
+        while True:
+            room = self._window - lane.unacked_bytes
+            if room <= 0:
+                if not processor.urgent(self.client):
+                    break
+                room = lane.room
+                if room <= 0:
+                    break
+            header = LaneHeader(self._instance.id, self._incarnation, lane.receiver, lane.next_seq)
+            frame = processor.flush(self.client, header, min(room, lane.room))
+            if frame is None:
+                return
+            lane.send(frame)
+        if processor.unsent_bytes(self.client) > self._merge:
+            processor.end_slow_client(self.client, now)
+
+    def pending(self, processor: Processor) -> bool:
+        """Whether the processor holds something for this client that could still be sent."""
+        return not self.lane.lost and processor.unsent_bytes(self.client) > 0
+
+    def poll(self, now: float) -> None:
+        """Read acknowledgements."""
+        self.lane.poll()
+        self.lane.tick(now)
+
+    def close(self, timeout_s: float) -> int:
+        """End the lane; returns the frames the client did not acknowledge."""
+        return self.lane.close(timeout_s)

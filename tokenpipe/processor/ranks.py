@@ -1,0 +1,97 @@
+"""Read the worker lanes of one DP rank and say when the whole rank is there or gone."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable
+
+from tokenpipe._core import peek
+from tokenpipe.errors import FrameError
+from tokenpipe.topology import Topology
+from tokenpipe.transport import (
+    Gap,
+    Instance,
+    LaneReceiver,
+    Peer,
+    receiver_port,
+    worker_lane,
+)
+from tokenpipe.wire import Kind, RankFailed, unpack_control
+
+from .processor import Processor
+
+
+class RankLanes:
+    """One lane for each TP rank of a DP rank; the rank is up while all of them are."""
+
+    def __init__(
+        self,
+        instance: Instance,
+        topology: Topology,
+        dp_rank: int,
+        incarnation: int,
+        clock: Callable[[], float],
+    ) -> None:
+        """Bind the lanes of `dp_rank`."""
+        self.dp_rank = dp_rank
+        self.bad_frames = 0  # dropped: not a frame of ours
+        self._up = False
+        me = Peer("processor", str(topology.processor_of(dp_rank)), incarnation)
+        self.lanes: list[LaneReceiver] = []
+        for tp_rank in range(topology.tensor_parallel_size):
+            rank = f"{dp_rank}.{tp_rank}"
+            self.lanes.append(
+                LaneReceiver(
+                    receiver_port(instance.lane_path(worker_lane(dp_rank, tp_rank))),
+                    instance=instance.id,
+                    me=me,
+                    expects=("worker", rank),
+                    hold_bytes=topology.bounds.lane_bytes,
+                    alive=lambda rank=rank: instance.alive("worker", rank),
+                    clock=clock,
+                    gap_timeout_s=topology.timeouts.gap_s,
+                )
+            )
+
+    def read(self, processor: Processor, limit: int, now: float) -> None:
+        """Feed at most `limit` frames of each lane, and what changed about its worker."""
+        for tp_rank, lane in enumerate(self.lanes):
+            for item in lane.recv(limit):
+                if isinstance(item, Gap):
+                    processor.gap(self.dp_rank, tp_rank, now)
+                else:
+                    self._feed(processor, tp_rank, item, now)
+            lane.tick(now)
+            for change in lane.changes():
+                if not change.up:
+                    self._lost(processor, f"worker {self.dp_rank}.{tp_rank}: {change.reason}", now)
+        if not self._up and all(lane.sender for lane in self.lanes):
+            self._up = True
+            processor.rank_up(self.dp_rank, secrets.randbits(63) | 1, now)
+
+    def _feed(self, processor: Processor, tp_rank: int, frame: bytes, now: float) -> None:
+        try:
+            if peek(frame)[0] == Kind.CONTROL:
+                for message in unpack_control(frame)[1]:
+                    if isinstance(message, RankFailed):
+                        reason = f"worker {self.dp_rank}.{tp_rank} failed: {message.message}"
+                        self._lost(processor, reason, now)
+            else:
+                processor.feed(self.dp_rank, tp_rank, frame, now)
+        except FrameError:
+            self.bad_frames += 1  # harms nothing but itself; the lost rows show as a jump
+
+    def _lost(self, processor: Processor, reason: str, now: float) -> None:
+        if self._up:
+            self._up = False
+            processor.rank_lost(self.dp_rank, reason, now)
+
+    def applied(self) -> None:
+        """Let every lane acknowledge what was read."""
+        for lane in self.lanes:
+            lane.applied()
+
+    def close(self) -> None:
+        """Close the lanes."""
+        for lane in self.lanes:
+            lane.close()

@@ -1,0 +1,174 @@
+"""Drive one processor: lanes in, lanes out, one turn at a time.
+
+The same service runs as a process of its own (`__main__`) and inline in the engine's process. It
+is the only part of this room that knows sockets, and it decides nothing about rows.
+"""
+
+from __future__ import annotations
+
+import secrets
+import time
+from collections import deque
+from collections.abc import Callable
+
+from tokenpipe.errors import FrameError, LaneError
+from tokenpipe.topology import Topology
+from tokenpipe.transport import Gap, Instance, LaneReceiver, LaneSender, Waiter
+from tokenpipe.wire import (
+    CloseClient,
+    LaneHeader,
+    Message,
+    OpenClient,
+    pack_control,
+    unpack_control,
+)
+
+from .outlets import ClientOutlet
+from .processor import Processor
+from .ranks import RankLanes
+
+FRAMES_PER_TURN = 16  # of one lane: keeps a turn short, and an item of a slow reader small
+
+
+class ProcessorService:
+    """A processor with its lanes: workers and commands in, clients and reports out."""
+
+    def __init__(
+        self,
+        instance: Instance,
+        topology: Topology,
+        index: int,
+        commands: LaneReceiver,
+        reports: LaneSender,
+        *,
+        incarnation: int | None = None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """Bind the worker lanes of processor `index`; `commands` and `reports` are handed in."""
+        self.index = index
+        self.incarnation = incarnation or secrets.randbits(63) | 1
+        self._instance = instance
+        self._topology = topology
+        self._clock = clock
+        self._commands = commands
+        self._reports = reports
+        self._unreported: deque[Message] = deque()
+        self._waiter = Waiter()
+        self.processor = Processor(
+            index=index,
+            ranks=topology.ranks_of(index),
+            tp_size=topology.tensor_parallel_size,
+            tp_policy=topology.tp_policy,
+            slots=topology.slots_per_rank,
+            vocab_size=topology.vocab_size,
+            eos_token_ids=topology.eos_token_ids,
+            marker_timeout_s=topology.timeouts.marker_s,
+            park_timeout_s=topology.timeouts.park_s,
+            park_bytes=topology.bounds.park_bytes,
+            merge_bytes=topology.bounds.merge_bytes,
+        )
+        self._ranks = [
+            RankLanes(instance, topology, dp, self.incarnation, clock)
+            for dp in topology.ranks_of(index)
+        ]
+        self._outlets: dict[int, ClientOutlet] = {}
+        for rank in self._ranks:
+            for lane in rank.lanes:
+                self._waiter.add(lane.port)
+        self._waiter.add(commands.port)
+        self._waiter.add(reports.port)
+        self.stopping = False
+        self.bad_messages = 0
+
+    def turn(self, timeout_s: float) -> bool:
+        """Wait for something to do, do it; False when nothing had come in `timeout_s`."""
+        busy = self._waiter.wait(self._wait_s(timeout_s))
+        now = self._clock()
+        for rank in self._ranks:
+            rank.read(self.processor, FRAMES_PER_TURN, now)
+        self._read_commands(now)
+        if (deadline := self.processor.next_deadline) is not None and deadline <= now:
+            self.processor.tick(now)
+        for client in self.processor.dirty_clients():
+            if (outlet := self._outlets.get(client)) is not None:
+                outlet.flush(self.processor, now)
+        for rank in self._ranks:
+            rank.applied()
+        for outlet in self._outlets.values():
+            outlet.poll(now)
+        self._send_reports(now)
+        return busy
+
+    def _wait_s(self, timeout_s: float) -> float:
+        now = self._clock()
+        deadlines = [self.processor.next_deadline, self._commands.next_deadline]
+        deadlines += [self._reports.next_deadline]
+        deadlines += [lane.next_deadline for rank in self._ranks for lane in rank.lanes]
+        deadlines += [outlet.next_deadline for outlet in self._outlets.values()]
+        soonest = min((d for d in deadlines if d is not None), default=now + timeout_s)
+        return max(0.0, min(timeout_s, soonest - now))
+
+    def _read_commands(self, now: float) -> None:
+        lane = self._commands
+        for item in lane.recv(FRAMES_PER_TURN):
+            if isinstance(item, Gap):
+                raise LaneError(f"processor {self.index}: commands {item} are lost for good")
+            try:
+                _, messages = unpack_control(item)
+            except FrameError:
+                self.bad_messages += 1
+                continue
+            for message in messages:
+                self._command(message, now)
+        lane.applied()
+        lane.tick(now)
+        for change in lane.changes():
+            if not change.up:
+                self.stopping = True
+
+    def _command(self, message: Message, now: float) -> None:
+        self.processor.command(message, now)
+        if isinstance(message, OpenClient):
+            self._close_outlet(message.client)
+            outlet = ClientOutlet(
+                self._instance, self._topology, self.index, self.incarnation, message, self._clock
+            )
+            self._outlets[message.client] = outlet
+            self._waiter.add(outlet.lane.port)
+        elif isinstance(message, CloseClient):
+            self._close_outlet(message.client)
+
+    def _close_outlet(self, client: int) -> None:
+        outlet = self._outlets.pop(client, None)
+        if outlet is not None:
+            self._waiter.remove(outlet.lane.port)
+            outlet.close(0.0)
+
+    def _send_reports(self, now: float) -> None:
+        lane = self._reports
+        lane.poll()
+        lane.tick(now)
+        self._unreported.extend(self.processor.reports())
+        if not self._unreported or not lane.ready:
+            return
+        messages = list(self._unreported)
+        header = LaneHeader(self._instance.id, self.incarnation, lane.receiver, lane.next_seq)
+        frame = pack_control(header, messages)
+        if len(frame) <= lane.room:  # else the engine has stopped reading: they wait here
+            lane.send(frame)
+            self._unreported.clear()
+
+    def close(self, timeout_s: float) -> None:
+        """Hand out what is left within `timeout_s`, then close every lane."""
+        deadline = self._clock() + timeout_s
+        while self._clock() < deadline and (
+            self._unreported or any(o.pending(self.processor) for o in self._outlets.values())
+        ):
+            if not self.turn(min(0.05, timeout_s)) and not self._reports.ready:
+                break
+        for outlet in self._outlets.values():
+            outlet.close(max(0.0, deadline - self._clock()))
+        for rank in self._ranks:
+            rank.close()
+        self._reports.close(max(0.0, deadline - self._clock()))
+        self._commands.close()

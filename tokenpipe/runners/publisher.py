@@ -1,0 +1,187 @@
+"""Publish a worker's sampled tokens, one frame a step, without stalling its forward loop.
+
+Whether a TP rank sends at all is decided here and nowhere else. Never imports a framework.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+import time
+from collections.abc import Callable, Sequence
+from types import TracebackType
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from tokenpipe._core import StepPacker
+from tokenpipe.errors import ConfigError
+from tokenpipe.topology import Topology
+from tokenpipe.transport import ForkGuard, Instance, LaneSender, Peer, sender_port, worker_lane
+from tokenpipe.wire import LaneHeader, RankFailed, StepLogprobs, pack_control
+
+from .arrays import as_array
+
+POLL_EVERY_S = 0.1
+
+
+class Publisher:
+    """A worker rank's end of its lane to the processor.
+
+    Args:
+        endpoint: directory of the instance; None reads TOKENPIPE_ENDPOINT.
+        dp_rank: data-parallel rank of this worker.
+        tp_rank: tensor-parallel rank inside it.
+        timeout_s: how long to wait for the processor; None takes the topology's `startup_s`.
+
+    Raises `ConfigError` for a rank the topology does not have, `LaneBusy` where a living process
+    holds this rank, `StartupError` where the processor does not answer in time.
+    """
+
+    def __init__(
+        self,
+        endpoint: str | os.PathLike[str] | None = None,
+        dp_rank: int = 0,
+        tp_rank: int = 0,
+        *,
+        timeout_s: float | None = None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._guard = ForkGuard()
+        self._instance = Instance.attach(endpoint)
+        topology = Topology.from_json_dict(self._instance.info["topology"])
+        check_rank(topology, dp_rank, tp_rank)
+        self.dp_rank, self.tp_rank = dp_rank, tp_rank
+        self.sends = tp_rank == 0 or topology.tp_policy != "leader"
+        self.incarnation = secrets.randbits(63) | 1
+        self._close_s = topology.timeouts.close_s
+        self._patience_s = topology.timeouts.publish_s if topology.backpressure == "block" else 0.0
+        rank = f"{dp_rank}.{tp_rank}"
+        self._claim = self._instance.claim("worker", rank)
+        me = Peer("worker", rank, self.incarnation)
+        owner = str(topology.processor_of(dp_rank))
+        self._lane = LaneSender(
+            sender_port(self._instance.lane_path(worker_lane(dp_rank, tp_rank)), me),
+            instance=self._instance.id,
+            me=me,
+            to=("processor", owner),
+            bound_bytes=topology.bounds.lane_bytes,
+            alive=lambda: self._instance.alive("processor", owner),
+            clock=clock,
+        )
+        self._packer = StepPacker(
+            dp_rank, tp_rank, topology.slots_per_rank, topology.vocab_size or (1 << 31) - 1
+        )
+        self._pack = self._packer.pack
+        self._instance_id = self._instance.id
+        try:
+            self._lane.wait_ready(topology.timeouts.startup_s if timeout_s is None else timeout_s)
+        except BaseException:
+            self._lane.close(0.0)
+            self._claim.release()
+            raise
+
+    def publish(
+        self,
+        step: int,
+        handles: npt.ArrayLike,
+        tokens: npt.ArrayLike,
+        counts: npt.ArrayLike | None = None,
+        status: npt.ArrayLike | None = None,
+        logprobs: StepLogprobs | None = None,
+        drained: npt.ArrayLike | None = None,
+        step_ns: int | None = None,
+    ) -> None:
+        """Send one step; returns when the frame is with the transport.
+
+        Args:
+            step: number of the forward iteration, increasing per rank.
+            handles: int64 [rows], as the engine's `bind` returned them.
+            tokens: int32 or int64 [sum of counts], row after row. numpy, anything with the buffer
+                protocol, a DLPack producer on the host, or a list.
+            counts: tokens of each row [rows]; None is one each. 0 is allowed.
+            status: `RowStatus` of each row [rows]; None is all OK.
+            logprobs: of the sampled and the top-k tokens.
+            drained: int64 handles that will have no more rows; may stand alone, with no rows.
+            step_ns: monotonic nanoseconds when the step's tokens were ready; None is now.
+
+        A token that is negative or outside the vocabulary turns its own row into an error; the
+        other rows go on. Raises `RowError` where arrays do not fit one another, `FrameTooLarge`,
+        `LaneFull` (policy `fail`, or `block` past `publish_s`), `LaneLost`, `LaneClosed`. After
+        any of them nothing was numbered and the step may be published again.
+        """
+        if not self.sends:
+            return
+        self._guard.check("Publisher")
+        lane = self._lane
+        frame = self._pack(
+            self._instance_id,
+            self.incarnation,
+            lane.receiver,
+            lane.next_seq,
+            step,
+            time.monotonic_ns() if step_ns is None else step_ns,
+            as_array(handles, np.int64),
+            as_array(tokens, np.int32),
+            None if counts is None else as_array(counts, np.int32),
+            None if status is None else as_array(status, np.uint8),
+            None if drained is None else as_array(drained, np.int64),
+            *((None, None, None, None) if logprobs is None else logprobs.columns()),
+        )
+        lane.send(frame, self._patience_s)
+        self._packer.commit()
+
+    def poll(self) -> None:
+        """Read acknowledgements and re-send what is asked for; at least every 100 ms when idle."""
+        self._guard.check("Publisher")
+        self._lane.poll()
+
+    def fail(self, error: str | BaseException) -> None:
+        """Say that this rank cannot go on: its bindings are rescheduled with the reason."""
+        self._guard.check("Publisher")
+        lane = self._lane
+        text = error if isinstance(error, str) else f"{type(error).__name__}: {error}"
+        header = LaneHeader(self._instance_id, self.incarnation, lane.receiver, lane.next_seq)
+        message = RankFailed(self.dp_rank, self.tp_rank, text)
+        lane.send(pack_control(header, [message]), self._patience_s)
+
+    @property
+    def unacknowledged(self) -> int:
+        """Frames that the processor has not yet applied."""
+        return self._lane.unacked_frames
+
+    @property
+    def bad_tokens(self) -> int:
+        """Rows whose tokens were refused so far."""
+        return self._packer.bad_tokens
+
+    def close(self, timeout_s: float | None = None) -> int:
+        """Flush within a deadline and give the rank up; returns the frames not delivered."""
+        self._guard.check("Publisher")
+        undelivered = self._lane.close(self._close_s if timeout_s is None else timeout_s)
+        self._claim.release()
+        return undelivered
+
+    def __enter__(self) -> Publisher:
+        """Return itself."""
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """Close."""
+        self.close()
+
+
+def check_rank(topology: Topology, dp_rank: int, tp_rank: int) -> None:
+    """Refuse a rank that the topology does not have."""
+    dp, tp = topology.data_parallel_size, topology.tensor_parallel_size
+    if not (0 <= dp_rank < dp and 0 <= tp_rank < tp):
+        raise ConfigError(
+            f"there is no worker (dp {dp_rank}, tp {tp_rank}): the topology has "
+            f"data_parallel_size {dp}, tensor_parallel_size {tp}"
+        )

@@ -1,0 +1,196 @@
+"""Carry what to run next from an engine to its workers, for engines without a channel of their own.
+
+One message per step and rank, or, for a worker that runs on by itself, one per change of its
+batch: bindings with token ids, and handles to free. The worker answers a free with a drained row.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+import time
+from collections import deque
+from collections.abc import Callable
+
+from tokenpipe.errors import FrameError, LaneLost
+from tokenpipe.topology import Topology
+from tokenpipe.transport import (
+    ForkGuard,
+    Gap,
+    Instance,
+    LaneReceiver,
+    LaneSender,
+    Peer,
+    Port,
+    Waiter,
+    receiver_port,
+    sender_port,
+    step_lane,
+)
+from tokenpipe.wire import LaneHeader, StepPlan, pack_control, unpack_control
+
+from .publisher import check_rank
+
+PLAN_BYTES = 1 << 26
+
+
+class StepLaneReader:
+    """A worker rank's end: make it before the Publisher, so that it is there at RankUp."""
+
+    def __init__(
+        self,
+        endpoint: str | os.PathLike[str] | None,
+        dp_rank: int,
+        tp_rank: int,
+        *,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """Bind the step lane of (dp_rank, tp_rank)."""
+        self._guard = ForkGuard()
+        instance = Instance.attach(endpoint)
+        topology = Topology.from_json_dict(instance.info["topology"])
+        check_rank(topology, dp_rank, tp_rank)
+        rank = f"{dp_rank}.{tp_rank}"
+        self._lane = LaneReceiver(
+            receiver_port(instance.lane_path(step_lane(dp_rank, tp_rank))),
+            instance=instance.id,
+            me=Peer("worker", rank, secrets.randbits(63) | 1),
+            expects=("engine", rank),
+            hold_bytes=PLAN_BYTES,
+            alive=lambda: instance.alive("engine", "0"),
+            clock=clock,
+            gap_timeout_s=topology.timeouts.gap_s,
+        )
+        self._clock = clock
+        self._waiter = Waiter()
+        self._waiter.add(self._lane.port)
+        self.ended = False
+
+    def recv(self, timeout_s: float = 0.0) -> list[StepPlan]:
+        """Return the plans that came, in order; waits for the first up to `timeout_s`.
+
+        [] on a timeout, and once `ended` is set (the engine closed the lane). Raises `LaneLost`
+        when the engine died.
+        """
+        self._guard.check("StepLane")
+        plans = self._read()
+        if plans or self.ended or timeout_s <= 0:
+            return plans
+        deadline = self._clock() + timeout_s
+        while not plans and not self.ended and (left := deadline - self._clock()) > 0:
+            if (soon := self._lane.next_deadline) is not None:
+                left = min(left, max(0.0, soon - self._clock()))
+            self._waiter.wait(left)
+            plans = self._read()
+        return plans
+
+    def _read(self) -> list[StepPlan]:
+        lane = self._lane
+        plans: list[StepPlan] = []
+        for item in lane.recv():
+            if isinstance(item, Gap):
+                raise LaneLost(f"step lane: plans {item} are lost for good")
+            try:
+                messages = unpack_control(item)[1]
+            except FrameError as error:
+                raise LaneLost(f"step lane: a plan could not be read: {error}") from error
+            plans.extend(m for m in messages if isinstance(m, StepPlan))
+        lane.applied()
+        lane.tick(self._clock())
+        for change in lane.changes():
+            if change.ended:
+                self.ended = True
+            elif not change.up and not self.ended:
+                raise LaneLost(f"step lane: the engine is gone: {change.reason}")
+        return plans
+
+    def close(self) -> None:
+        """Close this end."""
+        self._lane.close()
+
+
+class StepLane:
+    """The engine's end for one DP rank: every plan goes to each of its TP ranks.
+
+    `Pipeline.step_lane(dp_rank)` makes it and keeps it going; plans sent while a worker is not
+    yet there wait for it, plans for a rank that is lost are dropped with it.
+    """
+
+    @staticmethod
+    def worker(
+        endpoint: str | os.PathLike[str] | None = None, dp_rank: int = 0, tp_rank: int = 0
+    ) -> StepLaneReader:
+        """Open the worker's end."""
+        return StepLaneReader(endpoint, dp_rank, tp_rank)
+
+    def __init__(
+        self,
+        instance: Instance,
+        topology: Topology,
+        dp_rank: int,
+        *,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.dp_rank = dp_rank
+        self._instance = instance
+        self._ends = [
+            _End(instance, dp_rank, tp_rank, clock)
+            for tp_rank in range(topology.tensor_parallel_size)
+        ]
+
+    def send(self, plan: StepPlan) -> None:
+        """Send a plan to every TP rank; never blocks. Raises `LaneFull` past 64 MiB unread."""
+        for end in self._ends:
+            end.waiting.append(plan)
+            end.poll(self._instance.id)
+
+    @property
+    def ports(self) -> list[Port]:
+        """What to wait on."""
+        return [end.lane.port for end in self._ends]
+
+    @property
+    def next_deadline(self) -> float | None:
+        """When `poll` is due next without anything having come."""
+        return min((d for e in self._ends if (d := e.lane.next_deadline) is not None), default=None)
+
+    def poll(self) -> None:
+        """Greet, read acknowledgements, send what waited."""
+        for end in self._ends:
+            end.poll(self._instance.id)
+
+    def close(self, timeout_s: float = 0.0) -> None:
+        """End the lane: the workers see `ended`."""
+        for end in self._ends:
+            end.lane.close(timeout_s)
+
+
+class _End:
+    """One TP rank's lane and the plans that wait for it."""
+
+    def __init__(
+        self, instance: Instance, dp_rank: int, tp_rank: int, clock: Callable[[], float]
+    ) -> None:
+        rank = f"{dp_rank}.{tp_rank}"
+        self.me = Peer("engine", rank, secrets.randbits(63) | 1)
+        self.waiting: deque[StepPlan] = deque()
+        self.clock = clock
+        self.lane = LaneSender(
+            sender_port(instance.lane_path(step_lane(dp_rank, tp_rank)), self.me),
+            instance=instance.id,
+            me=self.me,
+            to=("worker", rank),
+            bound_bytes=PLAN_BYTES,
+            alive=lambda: instance.alive("worker", rank),
+            clock=clock,
+        )
+
+    def poll(self, instance_id: int) -> None:
+        lane = self.lane
+        lane.poll()
+        lane.tick(self.clock())
+        if lane.ready and self.waiting:
+            plans = list(self.waiting)
+            header = LaneHeader(instance_id, self.me.incarnation, lane.receiver, lane.next_seq)
+            lane.send(pack_control(header, plans))
+            self.waiting.clear()
