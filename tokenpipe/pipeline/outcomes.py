@@ -50,7 +50,7 @@ class Outcomes:
     def __init__(self, book: Book) -> None:
         """Stand beside a book."""
         self._book = book
-        self.final_rows: list[FinalRow] = []
+        self._final_rows: list[FinalRow] = []
         self.late_reports = 0  # for a handle that is unknown or had its outcome
 
     def apply(self, report: Message) -> Event | None:
@@ -105,12 +105,17 @@ class Outcomes:
             list(report.output_token_ids),
         )
 
+    def take_final_rows(self) -> list[FinalRow]:
+        """Return the final rows that are due since the last call."""
+        rows, self._final_rows = self._final_rows, []
+        return rows
+
     def end_unbound(self, entry: Entry) -> Aborted:
         """Abort a request that no slot holds."""
         handle, request = entry.handle, entry.request
         offset = len(entry.output_token_ids)
         self._book.end(entry)
-        self.final_rows.append(
+        self._final_rows.append(
             FinalRow(request.client, request.internal_id, offset, FinishReason.ABORT)
         )
         return Aborted(request, handle, offset)
@@ -119,7 +124,7 @@ class Outcomes:
         """End an unbound request with an error."""
         request, offset = entry.request, len(entry.output_token_ids)
         self._book.end(entry)
-        self.final_rows.append(
+        self._final_rows.append(
             FinalRow(request.client, request.internal_id, offset, FinishReason.ERROR, error)
         )
 
@@ -134,7 +139,7 @@ class Outcomes:
             if binding.open:
                 tokens = len(binding.entry.output_token_ids)
                 self._book.outcome(handle)
-                self.final_rows.append(
+                self._final_rows.append(
                     FinalRow(
                         request.client,
                         request.internal_id,

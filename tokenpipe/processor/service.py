@@ -13,7 +13,7 @@ from collections.abc import Callable
 
 from tokenpipe.errors import FrameError, LaneError
 from tokenpipe.topology import Topology
-from tokenpipe.transport import Gap, Instance, LaneReceiver, LaneSender, Waiter
+from tokenpipe.transport import Gap, Instance, LaneReceiver, LaneSender, Peer, Port, Waiter
 from tokenpipe.wire import (
     CloseClient,
     LaneHeader,
@@ -27,6 +27,7 @@ from .outlets import ClientOutlet
 from .processor import Processor
 from .ranks import RankLanes
 
+CONTROL_BYTES = 1 << 26  # commands or reports that the other side has not applied
 FRAMES_PER_TURN = 16  # of one lane: keeps a turn short, and an item of a slow reader small
 
 
@@ -99,14 +100,24 @@ class ProcessorService:
         self._send_reports(now)
         return busy
 
-    def _wait_s(self, timeout_s: float) -> float:
-        now = self._clock()
+    @property
+    def ports(self) -> list[Port]:
+        """What to wait on where the service runs inline; clients' lanes are polled."""
+        workers = [lane.port for rank in self._ranks for lane in rank.lanes]
+        return [*workers, self._commands.port, self._reports.port]
+
+    @property
+    def next_deadline(self) -> float | None:
+        """When a turn is due though nothing came."""
         deadlines = [self.processor.next_deadline, self._commands.next_deadline]
         deadlines += [self._reports.next_deadline]
         deadlines += [lane.next_deadline for rank in self._ranks for lane in rank.lanes]
         deadlines += [outlet.next_deadline for outlet in self._outlets.values()]
-        soonest = min((d for d in deadlines if d is not None), default=now + timeout_s)
-        return max(0.0, min(timeout_s, soonest - now))
+        return min((d for d in deadlines if d is not None), default=None)
+
+    def _wait_s(self, timeout_s: float) -> float:
+        soonest = self.next_deadline
+        return timeout_s if soonest is None else max(0.0, min(timeout_s, soonest - self._clock()))
 
     def _read_commands(self, now: float) -> None:
         lane = self._commands
@@ -172,3 +183,41 @@ class ProcessorService:
             rank.close()
         self._reports.close(max(0.0, deadline - self._clock()))
         self._commands.close()
+
+
+def make_service(
+    instance: Instance,
+    topology: Topology,
+    index: int,
+    commands: Port,
+    reports: Port,
+    clock: Callable[[], float] = time.monotonic,
+) -> ProcessorService:
+    """Build a processor's service on its two ports to the engine."""
+    me = Peer("processor", str(index), secrets.randbits(63) | 1)
+    return ProcessorService(
+        instance,
+        topology,
+        index,
+        LaneReceiver(
+            commands,
+            instance=instance.id,
+            me=me,
+            expects=("engine", "0"),
+            hold_bytes=CONTROL_BYTES,
+            alive=lambda: instance.alive("engine", "0"),
+            clock=clock,
+            gap_timeout_s=topology.timeouts.gap_s,
+        ),
+        LaneSender(
+            reports,
+            instance=instance.id,
+            me=me,
+            to=("engine", "0"),
+            bound_bytes=CONTROL_BYTES,
+            alive=lambda: instance.alive("engine", "0"),
+            clock=clock,
+        ),
+        incarnation=me.incarnation,
+        clock=clock,
+    )

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
+
+from tokenpipe.errors import RowError
 
 
 def as_array(values: Any, dtype: npt.DTypeLike) -> Any:
@@ -24,3 +26,42 @@ def as_array(values: Any, dtype: npt.DTypeLike) -> Any:
     if hasattr(values, "__dlpack__"):
         return np.ascontiguousarray(np.from_dlpack(values))
     return values
+
+
+class StepLogprobs(NamedTuple):
+    """Log probabilities of a step, in vLLM's form: the sampled token first, then the top k.
+
+    Args:
+        token_ids: int32 or int64 [tokens, 1 + k], or flat where k differs per row.
+        logprobs: float32, as token_ids.
+        ranks: int32 or int64 [tokens], the sampled token's rank in the vocabulary, 1 the best.
+        k: int32 or int64 [rows], -1 for a row without; None takes k from token_ids for all rows.
+    """
+
+    token_ids: Any
+    logprobs: Any
+    ranks: Any
+    k: Any = None
+
+
+def logprob_columns(
+    logprobs: StepLogprobs | tuple[Any, Any, Any] | None, rows: int
+) -> tuple[Any, Any, Any, Any]:
+    """Return (k per row, ids, values, ranks) as the packer takes them."""
+    if logprobs is None:
+        return (None, None, None, None)
+    given = StepLogprobs(*logprobs)
+    ids = as_array(given.token_ids, np.int32)
+    if given.k is not None:
+        k = as_array(given.k, np.int32)
+    else:
+        shape = np.shape(ids)
+        if len(shape) != 2 or shape[1] < 1:
+            raise RowError(f"logprobs.token_ids: must be [tokens, 1 + k], not {list(shape)}")
+        k = np.full(rows, shape[1] - 1, np.int32)
+    return (
+        k,
+        np.ravel(ids),
+        np.ravel(as_array(given.logprobs, np.float32)),
+        as_array(given.ranks, np.int32),
+    )

@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import secrets
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from types import TracebackType
 from typing import Any
 
@@ -19,9 +19,9 @@ from tokenpipe._core import StepPacker
 from tokenpipe.errors import ConfigError
 from tokenpipe.topology import Topology
 from tokenpipe.transport import ForkGuard, Instance, LaneSender, Peer, sender_port, worker_lane
-from tokenpipe.wire import LaneHeader, RankFailed, StepLogprobs, pack_control
+from tokenpipe.wire import LaneHeader, RankFailed, pack_control
 
-from .arrays import as_array
+from .arrays import StepLogprobs, as_array, logprob_columns
 
 POLL_EVERY_S = 0.1
 
@@ -89,7 +89,7 @@ class Publisher:
         tokens: npt.ArrayLike,
         counts: npt.ArrayLike | None = None,
         status: npt.ArrayLike | None = None,
-        logprobs: StepLogprobs | None = None,
+        logprobs: StepLogprobs | tuple[Any, Any, Any] | None = None,
         drained: npt.ArrayLike | None = None,
         step_ns: int | None = None,
     ) -> None:
@@ -102,7 +102,7 @@ class Publisher:
                 protocol, a DLPack producer on the host, or a list.
             counts: tokens of each row [rows]; None is one each. 0 is allowed.
             status: `RowStatus` of each row [rows]; None is all OK.
-            logprobs: of the sampled and the top-k tokens.
+            logprobs: a `StepLogprobs`, or its first three as a tuple.
             drained: int64 handles that will have no more rows; may stand alone, with no rows.
             step_ns: monotonic nanoseconds when the step's tokens were ready; None is now.
 
@@ -115,6 +115,7 @@ class Publisher:
             return
         self._guard.check("Publisher")
         lane = self._lane
+        handles = as_array(handles, np.int64)
         frame = self._pack(
             self._instance_id,
             self.incarnation,
@@ -122,12 +123,12 @@ class Publisher:
             lane.next_seq,
             step,
             time.monotonic_ns() if step_ns is None else step_ns,
-            as_array(handles, np.int64),
+            handles,
             as_array(tokens, np.int32),
             None if counts is None else as_array(counts, np.int32),
             None if status is None else as_array(status, np.uint8),
             None if drained is None else as_array(drained, np.int64),
-            *((None, None, None, None) if logprobs is None else logprobs.columns()),
+            *logprob_columns(logprobs, len(handles)),
         )
         lane.send(frame, self._patience_s)
         self._packer.commit()
@@ -145,6 +146,11 @@ class Publisher:
         header = LaneHeader(self._instance_id, self.incarnation, lane.receiver, lane.next_seq)
         message = RankFailed(self.dp_rank, self.tp_rank, text)
         lane.send(pack_control(header, [message]), self._patience_s)
+
+    @property
+    def ready(self) -> bool:
+        """Whether the processor is there. After `LaneLost`, poll until it is again."""
+        return self._lane.ready
 
     @property
     def unacknowledged(self) -> int:

@@ -133,10 +133,13 @@ class StepLane:
     ) -> None:
         self.dp_rank = dp_rank
         self._instance = instance
-        self._ends = [
-            _End(instance, dp_rank, tp_rank, clock)
-            for tp_rank in range(topology.tensor_parallel_size)
-        ]
+        self._topology = topology
+        self._clock = clock
+        self._ends = self._make_ends()
+
+    def _make_ends(self) -> list[_End]:
+        tp_ranks = range(self._topology.tensor_parallel_size)
+        return [_End(self._instance, self.dp_rank, tp, self._clock) for tp in tp_ranks]
 
     def send(self, plan: StepPlan) -> None:
         """Send a plan to every TP rank; never blocks. Raises `LaneFull` past 64 MiB unread."""
@@ -158,6 +161,11 @@ class StepLane:
         """Greet, read acknowledgements, send what waited."""
         for end in self._ends:
             end.poll(self._instance.id)
+
+    def reset(self) -> None:
+        """Begin anew, for the rank's next life."""
+        self.close()
+        self._ends = self._make_ends()
 
     def close(self, timeout_s: float = 0.0) -> None:
         """End the lane: the workers see `ended`."""

@@ -1,0 +1,124 @@
+"""Measure the whole pipeline with real processes, and prove that every token arrived."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+from tokenpipe.errors import TokenpipeError
+
+from .options import Options
+from .report import table
+from .run import run
+
+app = typer.Typer(add_completion=False, help=__doc__, pretty_exceptions_enable=False)
+
+
+def _rate(text: str) -> float:
+    if text == "max":
+        return 0.0
+    value = float(text)
+    if not value > 0:
+        raise typer.BadParameter("steps per second, or max")
+    return value
+
+
+@app.command()
+def main(
+    batch: Annotated[int, typer.Option(min=1, help="slots of a DP rank")] = Options.batch,
+    steps: Annotated[
+        int | None, typer.Option(min=1, help="requests of so many steps, instead of a trace")
+    ] = None,
+    requests: Annotated[
+        int, typer.Option(min=1, help="requests drawn from the built-in sample")
+    ] = Options.requests,
+    rate: Annotated[
+        float, typer.Option(parser=_rate, metavar="N|max", help="steps/s of each rank")
+    ] = "max",  # type: ignore[assignment]
+    pin: Annotated[bool, typer.Option(help="workers on one core, clients on the next")] = False,
+    tokens_per_row: Annotated[int, typer.Option(min=1)] = 1,
+    logprobs: Annotated[int | None, typer.Option(min=0, help="top-k beside each token")] = None,
+    dp: Annotated[int, typer.Option(min=1, help="data-parallel ranks")] = Options.dp,
+    tp: Annotated[int, typer.Option(min=1, help="tensor-parallel ranks")] = Options.tp,
+    processors: Annotated[int | None, typer.Option(min=1)] = None,
+    clients: Annotated[int, typer.Option(min=1)] = Options.clients,
+    consume: Annotated[
+        str, typer.Option(metavar="columns|streams", help="how a client reads")
+    ] = "columns",
+    preempt_rate: Annotated[
+        float, typer.Option(min=0, max=1, help="chance per bind")
+    ] = Options.preempt_rate,
+    abort_rate: Annotated[
+        float, typer.Option(min=0, max=1, help="chance per bind")
+    ] = Options.abort_rate,
+    seed: Annotated[int, typer.Option()] = 0,
+    trace: Annotated[
+        Path | None, typer.Option(help="CSV of arrivals and lengths, Azure or Mooncake form")
+    ] = None,
+    speed_up: Annotated[float, typer.Option(help="replay the trace so many times as fast")] = 1.0,
+    discard: Annotated[
+        bool, typer.Option(help="make the tokens of --steps and publish none: the baseline")
+    ] = False,
+    topology: Annotated[Path | None, typer.Option(help="YAML; options go on top")] = None,
+    json_file: Annotated[Path | None, typer.Option("--json", help="write the report there")] = None,
+) -> None:
+    """Run the pipeline on synthetic tokens; exit status 1 when one of them is wrong."""
+    console = Console()
+    try:
+        options = Options(
+            batch=batch,
+            steps=steps,
+            requests=requests,
+            rate=rate or None,
+            pin=pin,
+            tokens_per_row=tokens_per_row,
+            logprobs=logprobs,
+            dp=dp,
+            tp=tp,
+            processors=processors,
+            clients=clients,
+            consume=consume,
+            preempt_rate=preempt_rate,
+            abort_rate=abort_rate,
+            seed=seed,
+            trace=trace,
+            speed_up=speed_up,
+            discard=discard,
+            topology=topology,
+        )
+        report = _watched(options, console)
+    except KeyboardInterrupt:
+        Console(stderr=True).print("interrupted; everything it had started is gone")
+        sys.exit(130)
+    except TokenpipeError as error:
+        Console(stderr=True).print(f"[red]{type(error).__name__}[/red]: {error}", highlight=False)
+        sys.exit(2)
+    if json_file is not None:
+        json_file.write_text(json.dumps(report, indent=1) + "\n")
+    console.print(table(report))
+    sys.exit(0 if report["ok"] else 1)
+
+
+def _watched(options: Options, console: Console) -> dict[str, object]:
+    if not console.is_terminal:
+        return run(options)
+    columns = (
+        TextColumn("[progress.description]{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TextColumn("requests"),
+        TimeElapsedColumn(),
+    )
+    with Progress(*columns, console=console, transient=True) as bar:
+        task = bar.add_task("tokenpipe bench", total=None)
+        return run(options, lambda done, total: bar.update(task, completed=done, total=total))
+
+
+if __name__ == "__main__":
+    app()

@@ -1,0 +1,115 @@
+"""Add up what the processes of one bench run reported. The keys are those of the JSON output."""
+
+from __future__ import annotations
+
+import os
+import platform
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+from tokenpipe.topology import Topology
+
+from .options import Options
+from .traces import Trace
+
+Report = dict[str, Any]
+
+
+def summarise(
+    options: Options,
+    trace: Trace,
+    topology: Topology,
+    *,
+    workers: list[Report],
+    clients: list[Report],
+    processor_cpu_s: float,
+    engine: Report,
+    rss: dict[str, float],
+    events: dict[str, int],
+) -> Report:
+    """Return the report of a run; `ok` is False when a token or a request went wrong."""
+    tokens = sum(c["tokens"] for c in clients)
+    reasons = sum((Counter(c["reasons"]) for c in clients), Counter[str]())
+    wrong = {k: sum(c[k] for c in clients) for k in ("lost", "duplicated", "misattributed")}
+    wrong["reordered"] = sum(c["reordered"] for c in clients)
+    wrong["short"] = sum(c["short"] for c in clients)
+    undelivered = sum(w["undelivered"] for w in workers)
+    span = _span(clients)
+    ended = sum(reasons.values())
+    report = {
+        "requests": len(trace.arrivals),
+        "ended": ended,
+        "reasons": dict(reasons),
+        "tokens_in": sum(w["tokens"] for w in workers),
+        "tokens_out": tokens,
+        **wrong,
+        "undelivered_frames": undelivered,
+        "seconds": round(span, 3),
+        "tokens_per_s": round(tokens / span) if span else 0,
+        "cpu_us_per_token": _cpu(workers, clients, processor_cpu_s, engine, tokens),
+        "publish_us": _worst([w["publish_us"] for w in workers if w["publish_us"]]),
+        "step_latency_us": _worst([c["latency_us"] for c in clients if c["latency_us"]]),
+        "item_tokens": _worst([c["item_tokens"] for c in clients if c["item_tokens"]]),
+        "rss_mb": {
+            **{name: round(value, 1) for name, value in rss.items()},
+            "worker": round(max((w.get("rss_mb", 0.0) for w in workers), default=0.0), 1),
+            "client": round(max((c["rss_mb"] for c in clients), default=0.0), 1),
+        },
+        "events": events,
+        "errors": [error for c in clients for error in c["errors"]][:10],
+        "trace": {"name": trace.name, "credit": trace.credit, "skipped": trace.skipped},
+        "config": {**options.as_dict(), "topology": topology.to_json_dict()},
+        "machine": machine(),
+    }
+    complete = options.discard or ended == len(trace.arrivals)
+    # An engine that ends because all is delivered owes its workers no acknowledgement of rows
+    # past the end, so undelivered frames are shown and not judged: lost tokens are.
+    report["ok"] = complete and not any(wrong.values()) and not reasons.get("error")
+    return report
+
+
+def _span(clients: list[Report]) -> float:
+    active = [c for c in clients if c["last"]]
+    if not active:
+        return 0.0
+    return float(max(c["last"] for c in active) - min(c["first"] for c in active))
+
+
+def _cpu(
+    workers: list[Report], clients: list[Report], processor_s: float, engine: Report, tokens: int
+) -> dict[str, float]:
+    verify = sum(c["verify_s"] for c in clients)
+    parts = {
+        "worker": sum(w.get("cpu_s", 0.0) for w in workers),
+        "processor": processor_s,
+        "client": sum(c["cpu_s"] for c in clients) - verify,
+        "engine": engine["cpu_s"],
+        "verify": verify,
+    }
+    parts["total"] = sum(parts.values()) - verify
+    # Discarding, nothing arrives: the workers' cost is shown per token they made.
+    made = tokens or sum(w["tokens"] for w in workers) or 1
+    return {name: round(1e6 * seconds / made, 4) for name, seconds in parts.items()}
+
+
+def _worst(parts: list[dict[str, float]]) -> dict[str, float]:
+    """Return each quantile of the process that fares worst."""
+    return {key: max(part[key] for part in parts) for key in parts[0]} if parts else {}
+
+
+def machine() -> dict[str, Any]:
+    """Describe the machine and the Python that a figure was measured with."""
+    cpu = "unknown"
+    for line in Path("/proc/cpuinfo").read_text().splitlines():
+        if line.startswith("model name"):
+            cpu = line.partition(":")[2].strip()
+            break
+    return {
+        "cpu": cpu,
+        "cores": len(os.sched_getaffinity(0)),
+        "python": platform.python_version(),
+        "python_build": " ".join(platform.python_build()),
+        "compiler": platform.python_compiler(),
+        "kernel": platform.release(),
+    }

@@ -1,0 +1,6 @@
+"""Run the worker's side: what was sampled goes out, what to run next comes in."""
+
+from .publisher import Publisher
+from .step_lane import StepLane, StepLaneReader
+
+__all__ = ["Publisher", "StepLane", "StepLaneReader"]
