@@ -11,7 +11,7 @@ from tokenpipe.topology import Topology
 from .oracle import VOCAB_SIZE
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)  # no slots: its class attributes are the command line's defaults
 class Options:
     """Options of `python -m tokenpipe.bench`; None is "as the topology or the mode says"."""
 
