@@ -24,7 +24,6 @@ from tokenpipe.wire import OutputFrame
 
 from .checker import Checker
 from .cpu import Meter, pin
-from .oracle import sequence
 from .pace import Samples
 
 PROMPT_TOKENS = 8  # sent for each request; the lengths of a trace's prompts cost us nothing

@@ -35,7 +35,7 @@ class Binding:
 
 
 class Book:
-    """The tables of one pipeline: requests by key, bindings by handle, the latest handle by slot."""
+    """Requests by key, bindings by handle, the latest generation by slot."""
 
     def __init__(self, data_parallel_size: int, slots: int) -> None:
         """Make empty tables for `data_parallel_size` ranks of `slots` slots."""
@@ -77,7 +77,9 @@ class Book:
         if not 0 <= dp_rank < len(self._generations):
             raise TokenpipeError(f"bind: there is no dp rank {dp_rank}")
         if not 0 <= slot < self.slots:
-            raise TokenpipeError(f"bind: dp rank {dp_rank} has slots 0..{self.slots - 1}, not {slot}")
+            raise TokenpipeError(
+                f"bind: dp rank {dp_rank} has slots 0..{self.slots - 1}, not {slot}"
+            )
         entry = self.requests.get(request.internal_id)
         if entry is None:
             raise TokenpipeError(f"bind: request {request.external_id!r} is unknown or has ended")

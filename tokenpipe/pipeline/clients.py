@@ -11,12 +11,14 @@ from tokenpipe.topology import Topology
 from tokenpipe.transport import (
     Gap,
     Instance,
-    LaneReceiver,
     LaneSender,
     Peer,
+    PeerDown,
+    PeerUp,
+    Role,
+    open_receiver,
+    open_sender,
     own_output_lane,
-    receiver_port,
-    sender_port,
     submit_lane,
 )
 from tokenpipe.types import FINISH_CODES
@@ -37,7 +39,7 @@ class ClientLink:
         instance: Instance,
         topology: Topology,
         index: int,
-        incarnation: int,
+        me: Peer,
         clock: Callable[[], float],
     ) -> None:
         """Bind the submit lane of client `index`."""
@@ -46,37 +48,37 @@ class ClientLink:
         self.bad_messages = 0
         self._instance = instance
         self._clock = clock
-        self._me = Peer("engine", "0", incarnation)
+        self._me = me
         self._rows: list[FinalRow] = []
         self.output: LaneSender | None = None
-        self.submits = LaneReceiver(
-            receiver_port(instance.lane_path(submit_lane(index))),
-            instance=instance.id,
-            me=self._me,
-            expects=("client", str(index)),
+        self.submits = open_receiver(
+            instance,
+            submit_lane(index),
+            me=me,
+            expects=Role("client", str(index)),
+            max_frame_bytes=topology.bounds.max_frame_bytes,
             hold_bytes=topology.bounds.lane_bytes,
-            alive=lambda: instance.alive("client", str(index)),
-            clock=clock,
             gap_timeout_s=topology.timeouts.gap_s,
+            clock=clock,
         )
 
     @property
-    def next_deadline(self) -> float | None:
+    def next_deadline(self) -> float:
         """When `read` or `flush` is due next without anything having come."""
-        mine = self.submits.next_deadline
-        other = None if self.output is None else self.output.next_deadline
-        return min((d for d in (mine, other) if d is not None), default=None)
+        if self.output is None:
+            return self.submits.next_deadline
+        return min(self.submits.next_deadline, self.output.next_deadline)
 
     def changes(self) -> Iterator[tuple[int, str]]:
         """Yield (incarnation, "") for a client that came, (0, reason) for one that went."""
         self.submits.tick(self._clock())
         for change in self.submits.changes():
-            if change.up:
+            if isinstance(change, PeerUp):
                 self._open(change.incarnation)
                 yield change.incarnation, ""
             elif self.client:
                 self._close()
-                yield 0, change.reason
+                yield 0, change.reason if isinstance(change, PeerDown) else "closed"
 
     def read(self) -> Iterator[Message]:
         """Yield what the client asked for, in order."""
@@ -95,16 +97,14 @@ class ClientLink:
     def _open(self, incarnation: int) -> None:
         self._close()
         self.client = incarnation
-        rank = str(self.index)
-        self.output = LaneSender(
-            sender_port(self._instance.lane_path(own_output_lane(self.index)), self._me),
-            instance=self._instance.id,
+        self.output = open_sender(
+            self._instance,
+            own_output_lane(self.index),
             me=self._me,
-            to=("client", rank),
+            to=Role("client", str(self.index)),
             bound_bytes=OWN_OUTPUT_BYTES,
-            alive=lambda: self._instance.alive("client", rank),
-            clock=self._clock,
             receiver_incarnation=incarnation,
+            clock=self._clock,
         )
 
     def _close(self) -> None:
@@ -125,7 +125,6 @@ class ClientLink:
         if lane is None:
             return
         lane.poll()
-        lane.tick(self._clock())
         while self._rows:
             rows = self._rows[:ROWS_PER_FRAME]
             frame = pack_final_rows(

@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 
 from tokenpipe.errors import FrameError, LaneError
-from tokenpipe.transport import Gap, LaneReceiver, LaneSender, Peer
+from tokenpipe.transport import Gap, LaneReceiver, LaneSender, Peer, PeerDown, PeerUp
 from tokenpipe.wire import LaneHeader, Message, pack_control, unpack_control
 
 
@@ -40,10 +40,9 @@ class ProcessorLink:
         return self.commands.ready and self.reports.sender != 0
 
     @property
-    def next_deadline(self) -> float | None:
+    def next_deadline(self) -> float:
         """When `poll` is due next without anything having come."""
-        both = (self.commands.next_deadline, self.reports.next_deadline)
-        return min((d for d in both if d is not None), default=None)
+        return min(self.commands.next_deadline, self.reports.next_deadline)
 
     def dispatch(self, messages: Sequence[Message]) -> None:
         """Send commands, or keep them while the processor is not there or its lane is full."""
@@ -64,21 +63,22 @@ class ProcessorLink:
         """Yield the processor's reports; sets `lost` when it is gone."""
         now = self._clock()
         self.commands.poll()
-        self.commands.tick(now)
         self._send()
+        for change in self.reports.changes():
+            if not isinstance(change, PeerUp):
+                self.lost = change.reason if isinstance(change, PeerDown) else "closed its lane"
         for item in self.reports.recv():
             if isinstance(item, Gap):
                 raise LaneError(f"processor {self.index}: reports {item} are lost for good")
             try:
                 messages = unpack_control(item)[1]
             except FrameError as error:
-                raise LaneError(f"processor {self.index}: a report is unreadable: {error}") from None
+                raise LaneError(
+                    f"processor {self.index}: a report is unreadable: {error}"
+                ) from None
             yield from messages
         self.reports.applied()
         self.reports.tick(now)
-        for change in self.reports.changes():
-            if not change.up:
-                self.lost = change.reason
 
     @property
     def pending(self) -> bool:

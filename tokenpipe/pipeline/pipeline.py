@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-import secrets
+import shutil
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -11,9 +11,17 @@ from types import TracebackType
 
 from tokenpipe.errors import LaneClosed, StartupError, TokenpipeError
 from tokenpipe.runners import StepLane
-from tokenpipe.supervisor import Supervisor
+from tokenpipe.supervisor import Died, Supervisor
 from tokenpipe.topology import Topology
-from tokenpipe.transport import ForkGuard, Instance, Peer, Waiter
+from tokenpipe.transport import (
+    ENDPOINT_VARIABLE,
+    ForkGuard,
+    Instance,
+    Peer,
+    Waiter,
+    lane_name,
+    new_incarnation,
+)
 from tokenpipe.types import (
     AbortRequested,
     ClientLost,
@@ -43,7 +51,6 @@ from .links import ProcessorLink
 from .outcomes import Outcomes
 from .pool import Pool
 
-ENDPOINT_VARIABLE = "TOKENPIPE_ENDPOINT"
 DRAINING = "the engine is shutting down"
 
 
@@ -81,18 +88,20 @@ class Pipeline:
         self._draining = False
         self._previous_endpoint = os.environ.get(ENDPOINT_VARIABLE)
         self._instance = Instance.create(
-            topology.runtime_dir, topology.name, {"topology": topology.to_json_dict()}
+            topology.runtime_dir,
+            topology.name,
+            {"topology": topology.to_json_dict()},
+            longest_lane=_longest_lane(topology),
         )
-        me = Peer("engine", "0", secrets.randbits(63) | 1)
+        me = Peer("pipeline", "0", new_incarnation())
         self._log_dir = topology.log_dir or self._instance.directory / "logs"
         self._supervisor = Supervisor(log_dir=self._log_dir)
         self._pool = Pool(self._instance, topology, me, self._supervisor, clock)
         self._links: list[ProcessorLink] = []
         self._clients: list[ClientLink] = []
         try:
-            self._claim = self._instance.claim("engine", "0")
             for index in range(topology.clients):
-                client = ClientLink(self._instance, topology, index, me.incarnation, clock)
+                client = ClientLink(self._instance, topology, index, me, clock)
                 self._clients.append(client)
                 self._waiter.add(client.submits.port)
             for index in range(topology.processor_count):
@@ -110,6 +119,13 @@ class Pipeline:
     def endpoint(self) -> str:
         """Directory that workers and clients are given to find this instance."""
         return str(self._instance.directory)
+
+    @property
+    def processor_pids(self) -> list[int]:
+        """Process ids of the processors, this process's own where they run inline."""
+        if self._pool.inline:
+            return [os.getpid()]
+        return [child.pid for child in self._pool.children.values()]
 
     @property
     def log_dir(self) -> Path:
@@ -136,7 +152,7 @@ class Pipeline:
             left = 0.5 if end is None else end - self._clock()
             if left <= 0:
                 break
-            self._waiter.wait(min(left, self._until_deadline(left)))
+            self._waiter.wait(self._until_deadline(left))
             self._work()
         return not self._closed
 
@@ -208,8 +224,10 @@ class Pipeline:
             service.close(max(0.0, end - self._clock()))
         for client in self._clients:
             client.close(max(0.0, min(1.0, end - self._clock())))
-        self._supervisor.stop(max(0.0, end - self._clock()))
+        self._supervisor.close(max(0.0, end - self._clock()))
         self._waiter.close()
+        if self.topology.log_dir is None:
+            shutil.rmtree(self._log_dir, ignore_errors=True)  # it is inside the directory
         self._instance.close()
         if os.environ.get(ENDPOINT_VARIABLE) == self.endpoint:
             if self._previous_endpoint is None:
@@ -264,21 +282,20 @@ class Pipeline:
         deadlines += [client.next_deadline for client in self._clients]
         deadlines += [lane.next_deadline for lane in self._step_lanes.values()]
         deadlines += [service.next_deadline for service in self._pool.services]
-        soonest = min((d for d in deadlines if d is not None), default=None)
-        return default if soonest is None else max(0.0, soonest - self._clock())
+        return max(0.0, min(default, min(deadlines) - self._clock()))
 
     def _wait_ready(self) -> None:
         end = self._clock() + self.topology.timeouts.startup_s
         while not all(link.ready for link in self._links):
             for died in self._supervisor.poll():
-                raise StartupError(f"{died} before it was ready")
+                raise StartupError(f"{_story(died)} before it was ready")
             if self._clock() >= end:
                 late = [str(link.index) for link in self._links if not link.ready]
                 raise StartupError(
                     f"processor {', '.join(late)}: no welcome within "
                     f"{self.topology.timeouts.startup_s} s; its output is in {self._log_dir}"
                 )
-            self._waiter.wait(min(0.05, self._until_deadline(0.05)))
+            self._waiter.wait(self._until_deadline(0.05))
             self._work()
 
     def _work(self) -> None:
@@ -288,7 +305,7 @@ class Pipeline:
             for report in link.poll():
                 self._report(report)
         for died in self._supervisor.poll():
-            self._processor_died(int(died.rank), str(died))
+            self._processor_died(int(died.child.spec.rank), _story(died))
         for client in self._clients:
             self._serve(client)
         for lane in self._step_lanes.values():
@@ -364,7 +381,7 @@ class Pipeline:
 
     def _client_lost(self, client: int, reason: str) -> None:
         self._broadcast(CloseClient(client))
-        self._events.append(ClientLost(client, self._instance.holder("client", str(client)), reason))
+        self._events.append(ClientLost(client, self._clients[client].name, reason))
         for entry in self._book.of_client(client):
             if not entry.abort_requested:
                 entry.abort_requested = True
@@ -396,3 +413,15 @@ class Pipeline:
             self._clients[row.client].add(row)
         for client in self._clients:
             client.flush()
+
+
+def _story(died: Died) -> str:
+    tail = f"; its log ends:\n{died.log_tail}" if died.log_tail.strip() else ""
+    return f"{died.child} ended with {died.reason}{tail}"
+
+
+def _longest_lane(topology: Topology) -> str:
+    dp, tp = topology.data_parallel_size - 1, topology.tensor_parallel_size - 1
+    clients, processors = topology.clients - 1, topology.processor_count - 1
+    lanes = (lane_name("worker", dp, tp), lane_name("output", processors, clients))
+    return max((*lanes, lane_name("own_output", clients)), key=len)

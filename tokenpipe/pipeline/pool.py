@@ -5,25 +5,24 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
-from tokenpipe.processor import ProcessorService, make_service
-from tokenpipe.supervisor import ChildSpec, Supervisor
+from tokenpipe.processor import CONTROL_BYTES, ProcessorService
+from tokenpipe.supervisor import Child, ChildSpec, Supervisor
 from tokenpipe.topology import Topology
 from tokenpipe.transport import (
     Instance,
     LaneReceiver,
     LaneSender,
+    MemoryLane,
     Peer,
-    Port,
+    Role,
     command_lane,
-    memory_ports,
-    receiver_port,
+    new_incarnation,
+    open_receiver,
+    open_sender,
     report_lane,
-    sender_port,
 )
 
 from .links import ProcessorLink
-
-CONTROL_BYTES = 1 << 26  # commands that a processor has not applied
 
 
 class Pool:
@@ -40,6 +39,7 @@ class Pool:
         """Start nothing yet."""
         self.inline = topology.processors.mode == "inline"
         self.services: list[ProcessorService] = []
+        self.children: dict[int, Child] = {}
         self._instance = instance
         self._topology = topology
         self._me = me
@@ -50,55 +50,81 @@ class Pool:
         """Start processor `index` and return the link to it, not yet ready."""
         if self.inline:
             return self._start_inline(index)
+        to = Role("processor", str(index))
         link = self._link(
             index,
-            sender_port(self._instance.lane_path(command_lane(index)), self._me),
-            receiver_port(self._instance.lane_path(report_lane(index))),
+            open_sender(
+                self._instance,
+                command_lane(index),
+                me=self._me,
+                to=to,
+                bound_bytes=CONTROL_BYTES,
+                clock=self._clock,
+            ),
+            open_receiver(
+                self._instance,
+                report_lane(index),
+                me=self._me,
+                expects=to,
+                max_frame_bytes=CONTROL_BYTES,
+                hold_bytes=CONTROL_BYTES,
+                gap_timeout_s=self._topology.timeouts.gap_s,
+                clock=self._clock,
+            ),
         )
-        self._supervisor.start(
+        self.children[index] = self._supervisor.start(
             ChildSpec(
                 role="processor",
                 rank=str(index),
+                module="tokenpipe.processor",
                 args=("--endpoint", str(self._instance.directory), "--index", str(index)),
             )
         )
         return link
 
-    def _link(self, index: int, commands: Port, reports: Port) -> ProcessorLink:
-        instance, rank = self._instance, str(index)
-        alive = (lambda: True) if self.inline else (lambda: instance.alive("processor", rank))
+    def _link(self, index: int, commands: LaneSender, reports: LaneReceiver) -> ProcessorLink:
+        ranks = self._topology.ranks_of(index)
         return ProcessorLink(
-            index,
-            self._topology.ranks_of(index),
-            self._me,
-            instance.id,
-            LaneSender(
-                commands,
-                instance=instance.id,
-                me=self._me,
-                to=("processor", rank),
-                bound_bytes=CONTROL_BYTES,
-                alive=alive,
-                clock=self._clock,
-            ),
-            LaneReceiver(
-                reports,
-                instance=instance.id,
-                me=self._me,
-                expects=("processor", rank),
-                hold_bytes=CONTROL_BYTES,
-                alive=alive,
-                clock=self._clock,
-                gap_timeout_s=self._topology.timeouts.gap_s,
-            ),
-            self._clock,
+            index, ranks, self._me, self._instance.id, commands, reports, self._clock
         )
 
     def _start_inline(self, index: int) -> ProcessorLink:
-        to_processor, at_processor = memory_ports()
-        to_engine, at_engine = memory_ports()
+        """Join the same service to the engine by memory instead of sockets."""
+        it = Peer("processor", str(index), new_incarnation())
+        self._instance.claim("processor", str(index))
+        command_ends = self._memory_lane(command_lane(index), self._me, it)
+        report_ends = self._memory_lane(report_lane(index), it, self._me)
         self.services.append(
-            make_service(self._instance, self._topology, index, at_processor, to_engine, self._clock)
+            ProcessorService(
+                self._instance,
+                self._topology,
+                index,
+                command_ends[1],
+                report_ends[0],
+                incarnation=it.incarnation,
+                clock=self._clock,
+            )
         )
-        return self._link(index, to_processor, at_engine)
+        return self._link(index, command_ends[0], report_ends[1])
 
+    def _memory_lane(self, name: str, source: Peer, to: Peer) -> tuple[LaneSender, LaneReceiver]:
+        lane = MemoryLane(name)
+        receiver = LaneReceiver(
+            lane.receiver(),
+            instance=self._instance.id,
+            me=to,
+            expects=source,
+            hold_bytes=CONTROL_BYTES,
+            alive=lambda: True,
+            clock=self._clock,
+        )
+        sender = LaneSender(
+            lane.sender(source.route),
+            instance=self._instance.id,
+            me=source,
+            to=to,
+            bound_bytes=CONTROL_BYTES,
+            alive=lambda: True,
+            clock=self._clock,
+        )
+        return sender, receiver

@@ -11,13 +11,15 @@ from tokenpipe.topology import Topology
 from tokenpipe.transport import (
     Instance,
     Peer,
+    Role,
     command_lane,
-    receiver_port,
+    new_incarnation,
+    open_receiver,
+    open_sender,
     report_lane,
-    sender_port,
 )
 
-from .service import make_service
+from .service import CONTROL_BYTES, ProcessorService
 
 IDLE_S = 0.5
 
@@ -31,14 +33,22 @@ def main() -> int:
     instance = Instance.attach(args.endpoint)
     topology = Topology.from_json_dict(instance.info["topology"])
     claim = instance.claim("processor", str(args.index))
-    service = make_service(
+    me = Peer("processor", str(args.index), new_incarnation())
+    engine = Role("pipeline", "0")
+    service = ProcessorService(
         instance,
         topology,
         args.index,
-        receiver_port(instance.lane_path(command_lane(args.index))),
-        sender_port(
-            instance.lane_path(report_lane(args.index)), Peer("processor", str(args.index), 0)
+        open_receiver(
+            instance,
+            command_lane(args.index),
+            me=me,
+            expects=engine,
+            max_frame_bytes=CONTROL_BYTES,
+            hold_bytes=CONTROL_BYTES,
         ),
+        open_sender(instance, report_lane(args.index), me=me, to=engine, bound_bytes=CONTROL_BYTES),
+        incarnation=me.incarnation,
     )
 
     def stop(*_: object) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from tokenpipe.topology import Topology
-from tokenpipe.transport import Instance, LaneSender, Peer, output_lane, sender_port
+from tokenpipe.transport import Instance, Peer, Role, open_sender, output_lane
 from tokenpipe.wire import LaneHeader, OpenClient
 
 from .processor import Processor
@@ -35,21 +35,18 @@ class ClientOutlet:
         self._incarnation = incarnation
         self._window = topology.bounds.client_window_bytes
         self._merge = topology.bounds.merge_bytes
-        rank = str(client.client)
-        me = Peer("processor", str(processor), incarnation)
-        self.lane = LaneSender(
-            sender_port(instance.lane_path(output_lane(processor, client.client)), me),
-            instance=instance.id,
-            me=me,
-            to=("client", rank),
+        self.lane = open_sender(
+            instance,
+            output_lane(processor, client.client),
+            me=Peer("processor", str(processor), incarnation),
+            to=Role("client", str(client.client)),
             bound_bytes=self._window + RESERVE_BYTES,
-            alive=lambda: instance.alive("client", rank),
-            clock=clock,
             receiver_incarnation=client.incarnation,
+            clock=clock,
         )
 
     @property
-    def next_deadline(self) -> float | None:
+    def next_deadline(self) -> float:
         """When the lane wants its next tick."""
         return self.lane.next_deadline
 
@@ -76,10 +73,9 @@ class ClientOutlet:
         """Whether the processor holds something for this client that could still be sent."""
         return not self.lane.lost and processor.unsent_bytes(self.client) > 0
 
-    def poll(self, now: float) -> None:
+    def poll(self) -> None:
         """Read acknowledgements."""
         self.lane.poll()
-        self.lane.tick(now)
 
     def close(self, timeout_s: float) -> int:
         """End the lane; returns the frames the client did not acknowledge."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import secrets
 from collections.abc import Callable
 
 from tokenpipe._core import peek
@@ -13,7 +12,11 @@ from tokenpipe.transport import (
     Instance,
     LaneReceiver,
     Peer,
-    receiver_port,
+    PeerDown,
+    PeerEnded,
+    Role,
+    new_incarnation,
+    open_receiver,
     worker_lane,
 )
 from tokenpipe.wire import Kind, RankFailed, unpack_control
@@ -39,35 +42,36 @@ class RankLanes:
         me = Peer("processor", str(topology.processor_of(dp_rank)), incarnation)
         self.lanes: list[LaneReceiver] = []
         for tp_rank in range(topology.tensor_parallel_size):
-            rank = f"{dp_rank}.{tp_rank}"
             self.lanes.append(
-                LaneReceiver(
-                    receiver_port(instance.lane_path(worker_lane(dp_rank, tp_rank))),
-                    instance=instance.id,
+                open_receiver(
+                    instance,
+                    worker_lane(dp_rank, tp_rank),
                     me=me,
-                    expects=("worker", rank),
+                    expects=Role("worker", f"{dp_rank}.{tp_rank}"),
+                    max_frame_bytes=topology.bounds.max_frame_bytes,
                     hold_bytes=topology.bounds.lane_bytes,
-                    alive=lambda rank=rank: instance.alive("worker", rank),
-                    clock=clock,
                     gap_timeout_s=topology.timeouts.gap_s,
+                    clock=clock,
                 )
             )
 
     def read(self, processor: Processor, limit: int, now: float) -> None:
         """Feed at most `limit` frames of each lane, and what changed about its worker."""
         for tp_rank, lane in enumerate(self.lanes):
+            for change in lane.changes():
+                if isinstance(change, PeerDown):
+                    self._lost(processor, change.reason, now)
+                elif isinstance(change, PeerEnded):
+                    self._lost(processor, f"worker {self.dp_rank}.{tp_rank} closed its lane", now)
             for item in lane.recv(limit):
                 if isinstance(item, Gap):
                     processor.gap(self.dp_rank, tp_rank, now)
                 else:
                     self._feed(processor, tp_rank, item, now)
             lane.tick(now)
-            for change in lane.changes():
-                if not change.up:
-                    self._lost(processor, f"worker {self.dp_rank}.{tp_rank}: {change.reason}", now)
         if not self._up and all(lane.sender for lane in self.lanes):
             self._up = True
-            processor.rank_up(self.dp_rank, secrets.randbits(63) | 1, now)
+            processor.rank_up(self.dp_rank, new_incarnation(), now)
 
     def _feed(self, processor: Processor, tp_rank: int, frame: bytes, now: float) -> None:
         try:

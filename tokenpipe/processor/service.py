@@ -6,14 +6,21 @@ is the only part of this room that knows sockets, and it decides nothing about r
 
 from __future__ import annotations
 
-import secrets
 import time
 from collections import deque
 from collections.abc import Callable
 
 from tokenpipe.errors import FrameError, LaneError
 from tokenpipe.topology import Topology
-from tokenpipe.transport import Gap, Instance, LaneReceiver, LaneSender, Peer, Port, Waiter
+from tokenpipe.transport import (
+    Gap,
+    Instance,
+    LaneReceiver,
+    LaneSender,
+    PeerUp,
+    Port,
+    Waiter,
+)
 from tokenpipe.wire import (
     CloseClient,
     LaneHeader,
@@ -42,12 +49,12 @@ class ProcessorService:
         commands: LaneReceiver,
         reports: LaneSender,
         *,
-        incarnation: int | None = None,
+        incarnation: int,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         """Bind the worker lanes of processor `index`; `commands` and `reports` are handed in."""
         self.index = index
-        self.incarnation = incarnation or secrets.randbits(63) | 1
+        self.incarnation = incarnation
         self._instance = instance
         self._topology = topology
         self._clock = clock
@@ -96,7 +103,7 @@ class ProcessorService:
         for rank in self._ranks:
             rank.applied()
         for outlet in self._outlets.values():
-            outlet.poll(now)
+            outlet.poll()
         self._send_reports(now)
         return busy
 
@@ -107,20 +114,23 @@ class ProcessorService:
         return [*workers, self._commands.port, self._reports.port]
 
     @property
-    def next_deadline(self) -> float | None:
+    def next_deadline(self) -> float:
         """When a turn is due though nothing came."""
-        deadlines = [self.processor.next_deadline, self._commands.next_deadline]
-        deadlines += [self._reports.next_deadline]
+        deadlines = [self._commands.next_deadline, self._reports.next_deadline]
         deadlines += [lane.next_deadline for rank in self._ranks for lane in rank.lanes]
         deadlines += [outlet.next_deadline for outlet in self._outlets.values()]
-        return min((d for d in deadlines if d is not None), default=None)
+        if (own := self.processor.next_deadline) is not None:
+            deadlines.append(own)
+        return min(deadlines)
 
     def _wait_s(self, timeout_s: float) -> float:
-        soonest = self.next_deadline
-        return timeout_s if soonest is None else max(0.0, min(timeout_s, soonest - self._clock()))
+        return max(0.0, min(timeout_s, self.next_deadline - self._clock()))
 
     def _read_commands(self, now: float) -> None:
         lane = self._commands
+        for change in lane.changes():
+            if not isinstance(change, PeerUp):
+                self.stopping = True
         for item in lane.recv(FRAMES_PER_TURN):
             if isinstance(item, Gap):
                 raise LaneError(f"processor {self.index}: commands {item} are lost for good")
@@ -133,9 +143,6 @@ class ProcessorService:
                 self._command(message, now)
         lane.applied()
         lane.tick(now)
-        for change in lane.changes():
-            if not change.up:
-                self.stopping = True
 
     def _command(self, message: Message, now: float) -> None:
         self.processor.command(message, now)
@@ -158,7 +165,6 @@ class ProcessorService:
     def _send_reports(self, now: float) -> None:
         lane = self._reports
         lane.poll()
-        lane.tick(now)
         self._unreported.extend(self.processor.reports())
         if not self._unreported or not lane.ready:
             return
@@ -183,41 +189,3 @@ class ProcessorService:
             rank.close()
         self._reports.close(max(0.0, deadline - self._clock()))
         self._commands.close()
-
-
-def make_service(
-    instance: Instance,
-    topology: Topology,
-    index: int,
-    commands: Port,
-    reports: Port,
-    clock: Callable[[], float] = time.monotonic,
-) -> ProcessorService:
-    """Build a processor's service on its two ports to the engine."""
-    me = Peer("processor", str(index), secrets.randbits(63) | 1)
-    return ProcessorService(
-        instance,
-        topology,
-        index,
-        LaneReceiver(
-            commands,
-            instance=instance.id,
-            me=me,
-            expects=("engine", "0"),
-            hold_bytes=CONTROL_BYTES,
-            alive=lambda: instance.alive("engine", "0"),
-            clock=clock,
-            gap_timeout_s=topology.timeouts.gap_s,
-        ),
-        LaneSender(
-            reports,
-            instance=instance.id,
-            me=me,
-            to=("engine", "0"),
-            bound_bytes=CONTROL_BYTES,
-            alive=lambda: instance.alive("engine", "0"),
-            clock=clock,
-        ),
-        incarnation=me.incarnation,
-        clock=clock,
-    )

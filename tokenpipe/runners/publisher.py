@@ -6,7 +6,6 @@ Whether a TP rank sends at all is decided here and nowhere else. Never imports a
 from __future__ import annotations
 
 import os
-import secrets
 import time
 from collections.abc import Callable
 from types import TracebackType
@@ -18,12 +17,18 @@ import numpy.typing as npt
 from tokenpipe._core import StepPacker
 from tokenpipe.errors import ConfigError
 from tokenpipe.topology import Topology
-from tokenpipe.transport import ForkGuard, Instance, LaneSender, Peer, sender_port, worker_lane
+from tokenpipe.transport import (
+    ForkGuard,
+    Instance,
+    Peer,
+    Role,
+    new_incarnation,
+    open_sender,
+    worker_lane,
+)
 from tokenpipe.wire import LaneHeader, RankFailed, pack_control
 
 from .arrays import StepLogprobs, as_array, logprob_columns
-
-POLL_EVERY_S = 0.1
 
 
 class Publisher:
@@ -54,20 +59,17 @@ class Publisher:
         check_rank(topology, dp_rank, tp_rank)
         self.dp_rank, self.tp_rank = dp_rank, tp_rank
         self.sends = tp_rank == 0 or topology.tp_policy != "leader"
-        self.incarnation = secrets.randbits(63) | 1
+        self.incarnation = new_incarnation()
         self._close_s = topology.timeouts.close_s
         self._patience_s = topology.timeouts.publish_s if topology.backpressure == "block" else 0.0
         rank = f"{dp_rank}.{tp_rank}"
         self._claim = self._instance.claim("worker", rank)
-        me = Peer("worker", rank, self.incarnation)
-        owner = str(topology.processor_of(dp_rank))
-        self._lane = LaneSender(
-            sender_port(self._instance.lane_path(worker_lane(dp_rank, tp_rank)), me),
-            instance=self._instance.id,
-            me=me,
-            to=("processor", owner),
+        self._lane = open_sender(
+            self._instance,
+            worker_lane(dp_rank, tp_rank),
+            me=Peer("worker", rank, self.incarnation),
+            to=Role("processor", str(topology.processor_of(dp_rank))),
             bound_bytes=topology.bounds.lane_bytes,
-            alive=lambda: self._instance.alive("processor", owner),
             clock=clock,
         )
         self._packer = StepPacker(

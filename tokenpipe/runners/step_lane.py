@@ -7,7 +7,6 @@ batch: bindings with token ids, and handles to free. The worker answers a free w
 from __future__ import annotations
 
 import os
-import secrets
 import time
 from collections import deque
 from collections.abc import Callable
@@ -18,20 +17,23 @@ from tokenpipe.transport import (
     ForkGuard,
     Gap,
     Instance,
-    LaneReceiver,
-    LaneSender,
     Peer,
+    PeerDown,
+    PeerEnded,
     Port,
+    Role,
     Waiter,
-    receiver_port,
-    sender_port,
+    new_incarnation,
+    open_receiver,
+    open_sender,
     step_lane,
 )
 from tokenpipe.wire import LaneHeader, StepPlan, pack_control, unpack_control
 
 from .publisher import check_rank
 
-PLAN_BYTES = 1 << 26
+PLAN_BYTES = 1 << 26  # plans that a worker has not taken
+ENGINE = Role("pipeline", "0")
 
 
 class StepLaneReader:
@@ -51,15 +53,15 @@ class StepLaneReader:
         topology = Topology.from_json_dict(instance.info["topology"])
         check_rank(topology, dp_rank, tp_rank)
         rank = f"{dp_rank}.{tp_rank}"
-        self._lane = LaneReceiver(
-            receiver_port(instance.lane_path(step_lane(dp_rank, tp_rank))),
-            instance=instance.id,
-            me=Peer("worker", rank, secrets.randbits(63) | 1),
-            expects=("engine", rank),
+        self._lane = open_receiver(
+            instance,
+            step_lane(dp_rank, tp_rank),
+            me=Peer("worker", rank, new_incarnation()),
+            expects=ENGINE,
+            max_frame_bytes=PLAN_BYTES,
             hold_bytes=PLAN_BYTES,
-            alive=lambda: instance.alive("engine", "0"),
-            clock=clock,
             gap_timeout_s=topology.timeouts.gap_s,
+            clock=clock,
         )
         self._clock = clock
         self._waiter = Waiter()
@@ -78,15 +80,18 @@ class StepLaneReader:
             return plans
         deadline = self._clock() + timeout_s
         while not plans and not self.ended and (left := deadline - self._clock()) > 0:
-            if (soon := self._lane.next_deadline) is not None:
-                left = min(left, max(0.0, soon - self._clock()))
-            self._waiter.wait(left)
+            self._waiter.wait(min(left, max(0.0, self._lane.next_deadline - self._clock())))
             plans = self._read()
         return plans
 
     def _read(self) -> list[StepPlan]:
         lane = self._lane
         plans: list[StepPlan] = []
+        for change in lane.changes():
+            if isinstance(change, PeerEnded):
+                self.ended = True
+            elif isinstance(change, PeerDown) and not self.ended:
+                raise LaneLost(f"step lane: {change.reason}")
         for item in lane.recv():
             if isinstance(item, Gap):
                 raise LaneLost(f"step lane: plans {item} are lost for good")
@@ -97,11 +102,6 @@ class StepLaneReader:
             plans.extend(m for m in messages if isinstance(m, StepPlan))
         lane.applied()
         lane.tick(self._clock())
-        for change in lane.changes():
-            if change.ended:
-                self.ended = True
-            elif not change.up and not self.ended:
-                raise LaneLost(f"step lane: the engine is gone: {change.reason}")
         return plans
 
     def close(self) -> None:
@@ -153,9 +153,9 @@ class StepLane:
         return [end.lane.port for end in self._ends]
 
     @property
-    def next_deadline(self) -> float | None:
+    def next_deadline(self) -> float:
         """When `poll` is due next without anything having come."""
-        return min((d for e in self._ends if (d := e.lane.next_deadline) is not None), default=None)
+        return min(end.lane.next_deadline for end in self._ends)
 
     def poll(self) -> None:
         """Greet, read acknowledgements, send what waited."""
@@ -179,24 +179,20 @@ class _End:
     def __init__(
         self, instance: Instance, dp_rank: int, tp_rank: int, clock: Callable[[], float]
     ) -> None:
-        rank = f"{dp_rank}.{tp_rank}"
-        self.me = Peer("engine", rank, secrets.randbits(63) | 1)
+        self.me = Peer(*ENGINE, new_incarnation())
         self.waiting: deque[StepPlan] = deque()
-        self.clock = clock
-        self.lane = LaneSender(
-            sender_port(instance.lane_path(step_lane(dp_rank, tp_rank)), self.me),
-            instance=instance.id,
+        self.lane = open_sender(
+            instance,
+            step_lane(dp_rank, tp_rank),
             me=self.me,
-            to=("worker", rank),
+            to=Role("worker", f"{dp_rank}.{tp_rank}"),
             bound_bytes=PLAN_BYTES,
-            alive=lambda: instance.alive("worker", rank),
             clock=clock,
         )
 
     def poll(self, instance_id: int) -> None:
         lane = self.lane
         lane.poll()
-        lane.tick(self.clock())
         if lane.ready and self.waiting:
             plans = list(self.waiting)
             header = LaneHeader(instance_id, self.me.incarnation, lane.receiver, lane.next_seq)
