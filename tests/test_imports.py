@@ -83,7 +83,7 @@ CORE = {
     "processor/": {"transport", "topology", "logs", "metrics"},
 }
 MAY_STILL = {"client/core.py": {"asyncio"}}  # the Future that a consumer is parked on
-SHELLS = {"processor/service.py", "processor/__main__.py", "processor/lanes.py"}
+SHELLS = {f"processor/{name}.py" for name in ("service", "ranks", "outlets", "__main__")}
 
 
 def name_of(path: Path) -> str:

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from tokenpipe.client import AsyncClient, Client
+from tokenpipe.client import AsyncClient, AsyncStream, Client
 from tokenpipe.types import FINISH_CODES, SamplingParams
 from tokenpipe.wire import OutputFrame
 
@@ -115,7 +115,9 @@ def _check(me: Consumer, frame: OutputFrame, wanted: dict[int, int]) -> int:
         me.last = came / 1e9
         me.first = me.first or me.last
     counts = frame.counts
-    me.checker.rows(frame.keys, frame.offsets, counts, frame.tokens)
+    me.checker.rows(
+        frame.keys, frame.offsets.astype(np.int64), counts.astype(np.int64), frame.tokens
+    )
     over = np.flatnonzero(frame.finish)
     for row in over.tolist():
         key = int(frame.keys[row])
@@ -139,24 +141,30 @@ async def _stream(client: AsyncClient, me: Consumer, work: Work, begin: float) -
     delay_s = begin + work.at_s - time.monotonic()
     if delay_s > 0:
         await asyncio.sleep(delay_s)  # a request is due at its time of arrival
-    ids: list[int] = []
     items = me.item_tokens
-    key = reason = error = None
     stream = client.generate([0] * PROMPT_TOKENS, me.params(work))
+    assert isinstance(stream, AsyncStream)  # one sample
+    kept: list[tuple[int, list[int]]] = []
+    out = None
     async for out in stream:
-        if out.offset != len(ids):
-            me.checker.misplaced(out.offset - len(ids))
-        ids += out.token_ids
+        kept.append((out.offset, out.token_ids))
         items[len(out.token_ids)] += 1
-        if out.finish_reason is not None:
-            key, reason, error = out.key, str(out.finish_reason), out.error
+        if not me.first:
+            me.first = time.monotonic()
     me.last = time.monotonic()
-    me.first = me.first or begin
     cpu = time.thread_time()
-    assert key is not None and reason is not None
-    me.checker.add(key)
-    me.checker.stream(key, 0, ids)
-    me.ended(key, reason, len(ids), work.output_tokens, error)
+    assert out is not None and out.finish_reason is not None
+    me.checker.add(stream.key)
+    # Deltas that follow one another are checked as one: the checker works on columns.
+    at, run = 0, list[int]()
+    for offset, ids in kept:
+        if offset != at + len(run):
+            me.checker.stream(stream.key, at, run)
+            at, run = offset, []
+        run += ids
+    me.checker.stream(stream.key, at, run)
+    tokens = out.offset + len(out.token_ids)
+    me.ended(stream.key, str(out.finish_reason), tokens, work.output_tokens, out.error)
     me.verify_s += time.thread_time() - cpu
 
 

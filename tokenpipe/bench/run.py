@@ -34,7 +34,7 @@ def run(options: Options, progress: Progress = lambda done, total: None) -> dict
     with (
         tempfile.TemporaryDirectory(prefix="tokenpipe-bench-") as scratch,
         Pipeline(topology) as pipe,
-        Supervisor(log_dir=Path(scratch)) as children,
+        Supervisor(Path(scratch)) as children,
     ):
         bench = _Bench(options, trace, pipe, children, Path(scratch), progress)
         bench.start_workers()
@@ -135,7 +135,7 @@ class _Bench:
         """Schedule until every client has what it asked for (discarding: until workers end)."""
         total = len(self.trace.arrivals)
         awaited = self.workers if self.options.discard else self.clients
-        while any(child.running for child in awaited):
+        while any(child.died is None for child in awaited):
             now = time.monotonic()
             due = self.scheduler.next_deadline
             self._events(0.2 if due is None else max(0.0, min(0.2, due - now)))
@@ -151,8 +151,8 @@ class _Bench:
         processor_cpu = self._processors(cpu_s) - self.processor_cpu
         engine = self.meter.spent()
         for dp in self.ranks:
-            self.pipe.step_lane(dp).close(1.0)
-        self.children.wait(self.workers, timeout_s=self.pipe.topology.timeouts.close_s + 1)
+            self.pipe.step_lane(dp).end()
+        self._await_workers(time.monotonic() + self.pipe.topology.timeouts.close_s + 1)
         return summarise(
             self.options,
             self.trace,
@@ -172,12 +172,18 @@ class _Bench:
         self.scheduler.handle(events, now)
         self.scheduler.schedule(now, 1 if self.lockstep else None)
         for died in self.children.poll():
-            if died.exit_code != 0:
-                raise BenchFailed(str(died))
+            if died.returncode != 0:
+                raise BenchFailed(f"{died.child} ended with {died.reason}:\n{died.log_tail}")
         return events
 
     def _start(self, role: str, rank: str, args: list[str]) -> Child:
-        return self.children.start(ChildSpec(role=role, rank=rank, args=tuple(args)))
+        return self.children.start(ChildSpec(role, rank, f"tokenpipe.{role}", tuple(args)))
+
+    def _await_workers(self, deadline: float) -> None:
+        while any(child.died is None for child in self.workers):
+            if time.monotonic() > deadline:
+                raise BenchFailed("a worker did not end though its step lane did")
+            self._events(0.05)
 
     def _report(self, role: str, rank: str) -> Path:
         return self.scratch / f"report-{role}-{rank}.json"

@@ -42,14 +42,33 @@ class PlanLane(Protocol):
 class Publishes(Protocol):
     """The part of Publisher that a runner uses."""
 
-    def publish(self, step: int, handles: Any, tokens: Any, **rest: Any) -> Any: ...
-    def poll(self) -> Any: ...
+    def publish(
+        self,
+        step: int,
+        handles: Any,
+        tokens: Any,
+        counts: Any = None,
+        status: Any = None,
+        logprobs: Any = None,
+        drained: Any = None,
+    ) -> None: ...
+
+    def poll(self) -> None: ...
 
 
 class Discard:
     """Take what a Publisher takes and send nothing: the run that others are measured against."""
 
-    def publish(self, step: int, handles: Any, tokens: Any, **rest: Any) -> None:
+    def publish(
+        self,
+        step: int,
+        handles: Any,
+        tokens: Any,
+        counts: Any = None,
+        status: Any = None,
+        logprobs: Any = None,
+        drained: Any = None,
+    ) -> None:
         """Drop a step."""
 
     def poll(self) -> None:

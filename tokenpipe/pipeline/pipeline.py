@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import os
-import shutil
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import TracebackType
 
 from tokenpipe.errors import LaneClosed, StartupError, TokenpipeError
+from tokenpipe.plan import plan
 from tokenpipe.runners import StepLane
 from tokenpipe.supervisor import Died, Supervisor
 from tokenpipe.topology import Topology
@@ -19,7 +19,6 @@ from tokenpipe.transport import (
     Instance,
     Peer,
     Waiter,
-    lane_name,
     new_incarnation,
 )
 from tokenpipe.types import (
@@ -91,14 +90,15 @@ class Pipeline:
             topology.runtime_dir,
             topology.name,
             {"topology": topology.to_json_dict()},
-            longest_lane=_longest_lane(topology),
+            longest_lane=max((lane.socket for lane in plan(topology).lanes), key=len),
         )
-        me = Peer("pipeline", "0", new_incarnation())
+        me = Peer("engine", "0", new_incarnation())
         self._log_dir = topology.log_dir or self._instance.directory / "logs"
-        self._supervisor = Supervisor(log_dir=self._log_dir)
+        self._supervisor = Supervisor(self._log_dir, keep_logs=topology.log_dir is not None)
         self._pool = Pool(self._instance, topology, me, self._supervisor, clock)
         self._links: list[ProcessorLink] = []
         self._clients: list[ClientLink] = []
+        self._claim = self._instance.claim("engine", "0")
         try:
             for index in range(topology.clients):
                 client = ClientLink(self._instance, topology, index, me, clock)
@@ -226,8 +226,7 @@ class Pipeline:
             client.close(max(0.0, min(1.0, end - self._clock())))
         self._supervisor.close(max(0.0, end - self._clock()))
         self._waiter.close()
-        if self.topology.log_dir is None:
-            shutil.rmtree(self._log_dir, ignore_errors=True)  # it is inside the directory
+        self._claim.release()
         self._instance.close()
         if os.environ.get(ENDPOINT_VARIABLE) == self.endpoint:
             if self._previous_endpoint is None:
@@ -381,7 +380,7 @@ class Pipeline:
 
     def _client_lost(self, client: int, reason: str) -> None:
         self._broadcast(CloseClient(client))
-        self._events.append(ClientLost(client, self._clients[client].name, reason))
+        self._events.append(ClientLost(client, self._instance.note("client", str(client)), reason))
         for entry in self._book.of_client(client):
             if not entry.abort_requested:
                 entry.abort_requested = True
@@ -418,10 +417,3 @@ class Pipeline:
 def _story(died: Died) -> str:
     tail = f"; its log ends:\n{died.log_tail}" if died.log_tail.strip() else ""
     return f"{died.child} ended with {died.reason}{tail}"
-
-
-def _longest_lane(topology: Topology) -> str:
-    dp, tp = topology.data_parallel_size - 1, topology.tensor_parallel_size - 1
-    clients, processors = topology.clients - 1, topology.processor_count - 1
-    lanes = (lane_name("worker", dp, tp), lane_name("output", processors, clients))
-    return max((*lanes, lane_name("own_output", clients)), key=len)

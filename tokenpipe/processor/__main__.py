@@ -34,7 +34,7 @@ def main() -> int:
     topology = Topology.from_json_dict(instance.info["topology"])
     claim = instance.claim("processor", str(args.index))
     me = Peer("processor", str(args.index), new_incarnation())
-    engine = Role("pipeline", "0")
+    engine = Role("engine", "0")
     service = ProcessorService(
         instance,
         topology,

@@ -8,16 +8,18 @@ from tokenpipe.topology import Topology
 from tokenpipe.transport import Instance, Peer, Role, open_sender, output_lane
 from tokenpipe.wire import LaneHeader, OpenClient
 
-from .processor import Processor
+from .core import Processor
 
 RESERVE_BYTES = 1 << 20  # past the window, for final rows and rows that must go before a report
+FRAME_BYTES = 1 << 20
+LEAST_ROOM = 1 << 12  # a flush may go a little past the bytes it is given
 
 
 class ClientOutlet:
     """The lane from one processor to one client.
 
     Past the window nothing but urgent rows is sent, so the rest merges in the processor's own
-    token buffers; past `merge_bytes` of them the client's requests end as slow.
+    token buffers; past `merge_bytes` of them the processor ends the client's requests as slow.
     """
 
     def __init__(
@@ -34,7 +36,6 @@ class ClientOutlet:
         self._instance = instance
         self._incarnation = incarnation
         self._window = topology.bounds.client_window_bytes
-        self._merge = topology.bounds.merge_bytes
         self.lane = open_sender(
             instance,
             output_lane(processor, client.client),
@@ -50,24 +51,23 @@ class ClientOutlet:
         """When the lane wants its next tick."""
         return self.lane.next_deadline
 
-    def flush(self, processor: Processor, now: float) -> None:
+    def flush(self, processor: Processor) -> None:
         """Send what is unsent, as far as the window goes."""
         lane = self.lane
-        while True:
-            room = self._window - lane.unacked_bytes
-            if room <= 0:
-                if not processor.urgent(self.client):
-                    break
+        while not lane.lost:
+            room = min(self._window - lane.unacked_bytes, lane.room)
+            reserve = room < LEAST_ROOM
+            if reserve:
                 room = lane.room
-                if room <= 0:
-                    break
+                if room < LEAST_ROOM or not processor.urgent(self.client):
+                    return
             header = LaneHeader(self._instance.id, self._incarnation, lane.receiver, lane.next_seq)
-            frame = processor.flush(self.client, header, min(room, lane.room))
+            frame = processor.flush(
+                self.client, header, min(room, FRAME_BYTES), urgent_only=reserve
+            )
             if frame is None:
                 return
             lane.send(frame)
-        if processor.unsent_bytes(self.client) > self._merge:
-            processor.end_slow_client(self.client, now)
 
     def pending(self, processor: Processor) -> bool:
         """Whether the processor holds something for this client that could still be sent."""

@@ -21,7 +21,7 @@ from tokenpipe.transport import (
 )
 from tokenpipe.wire import Kind, RankFailed, unpack_control
 
-from .processor import Processor
+from .core import Processor
 
 
 class RankLanes:
@@ -39,6 +39,7 @@ class RankLanes:
         self.dp_rank = dp_rank
         self.bad_frames = 0  # dropped: not a frame of ours
         self._up = False
+        self._heard = 0
         me = Peer("processor", str(topology.processor_of(dp_rank)), incarnation)
         self.lanes: list[LaneReceiver] = []
         for tp_rank in range(topology.tensor_parallel_size):
@@ -63,15 +64,19 @@ class RankLanes:
                     self._lost(processor, change.reason, now)
                 elif isinstance(change, PeerEnded):
                     self._lost(processor, f"worker {self.dp_rank}.{tp_rank} closed its lane", now)
+        if not self._up and all(lane.sender for lane in self.lanes):
+            self._up = True
+            processor.rank_up(self.dp_rank, new_incarnation(), now)
+        for tp_rank, lane in enumerate(self.lanes):
             for item in lane.recv(limit):
                 if isinstance(item, Gap):
                     processor.gap(self.dp_rank, tp_rank, now)
                 else:
                     self._feed(processor, tp_rank, item, now)
             lane.tick(now)
-        if not self._up and all(lane.sender for lane in self.lanes):
-            self._up = True
-            processor.rank_up(self.dp_rank, new_incarnation(), now)
+        if self.lanes[0].heard > self._heard:
+            self._heard = self.lanes[0].heard
+            processor.seen(self.dp_rank, now)
 
     def _feed(self, processor: Processor, tp_rank: int, frame: bytes, now: float) -> None:
         try:

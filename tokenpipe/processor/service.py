@@ -30,8 +30,8 @@ from tokenpipe.wire import (
     unpack_control,
 )
 
+from .core import Processor
 from .outlets import ClientOutlet
-from .processor import Processor
 from .ranks import RankLanes
 
 CONTROL_BYTES = 1 << 26  # commands or reports that the other side has not applied
@@ -99,7 +99,7 @@ class ProcessorService:
             self.processor.tick(now)
         for client in self.processor.dirty_clients():
             if (outlet := self._outlets.get(client)) is not None:
-                outlet.flush(self.processor, now)
+                outlet.flush(self.processor)
         for rank in self._ranks:
             rank.applied()
         for outlet in self._outlets.values():

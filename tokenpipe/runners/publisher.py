@@ -12,7 +12,6 @@ from types import TracebackType
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from tokenpipe._core import StepPacker
 from tokenpipe.errors import ConfigError
@@ -87,12 +86,12 @@ class Publisher:
     def publish(
         self,
         step: int,
-        handles: npt.ArrayLike,
-        tokens: npt.ArrayLike,
-        counts: npt.ArrayLike | None = None,
-        status: npt.ArrayLike | None = None,
+        handles: Any,
+        tokens: Any,
+        counts: Any = None,
+        status: Any = None,
         logprobs: StepLogprobs | tuple[Any, Any, Any] | None = None,
-        drained: npt.ArrayLike | None = None,
+        drained: Any = None,
         step_ns: int | None = None,
     ) -> None:
         """Send one step; returns when the frame is with the transport.

@@ -33,7 +33,7 @@ from tokenpipe.wire import LaneHeader, StepPlan, pack_control, unpack_control
 from .publisher import check_rank
 
 PLAN_BYTES = 1 << 26  # plans that a worker has not taken
-ENGINE = Role("pipeline", "0")
+ENGINE = Role("engine", "0")
 
 
 class StepLaneReader:
@@ -161,6 +161,11 @@ class StepLane:
         """Greet, read acknowledgements, send what waited."""
         for end in self._ends:
             end.poll(self._instance.id)
+
+    def end(self) -> None:
+        """Say that no plan follows: the workers see `ended` once they have the last one."""
+        for end in self._ends:
+            end.lane.end()
 
     def reset(self) -> None:
         """Begin anew, for the rank's next life."""

@@ -100,6 +100,21 @@ def holder(path: Path) -> int | None:
             os.close(fd)
 
 
+def note(path: Path) -> str:
+    """Return what the last holder of the lock at `path` said of itself, "" where nothing."""
+    with _lock:
+        if (mine := _mine.get(os.fspath(path))) is not None:
+            return mine.note
+        try:
+            fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
+        except FileNotFoundError:
+            return ""
+        try:
+            return _read_note(fd)
+        finally:
+            os.close(fd)
+
+
 def _holder(fd: int) -> int | None:
     answer = _FLOCK.unpack(fcntl.fcntl(fd, fcntl.F_GETLK, _WRITE_LOCK))
     return None if answer[0] == fcntl.F_UNLCK else max(answer[4], 0)

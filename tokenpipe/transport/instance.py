@@ -97,6 +97,10 @@ class Instance:
         """Tell whether a living process holds the role."""
         return locks.holder(self.directory / lock_name(role, rank)) is not None
 
+    def note(self, role: str, rank: str) -> str:
+        """Return what the role's last holder said of itself."""
+        return locks.note(self.directory / lock_name(role, rank))
+
     def close(self) -> list[str]:
         """Remove what is ours and return what stayed because it is not.
 

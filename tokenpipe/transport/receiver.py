@@ -41,6 +41,7 @@ class LaneReceiver:
     ) -> None:
         self.port = port
         self.sender = 0  # incarnation, 0 where there is none
+        self.heard = 0  # pings and ends of senders: signs of life without a frame
         self._counts = dict.fromkeys(_COUNTERS, 0)
         self._instance = instance
         self._me = me
@@ -232,6 +233,7 @@ class LaneReceiver:
             self._announced(message, out)
 
     def _announced(self, message: LaneMessage, out: list[bytes | Gap]) -> None:
+        self.heard += 1
         window = self._window
         window.announce(message.fields["next_seq"], message.fields["first_retained"], out)
         if message.type == "end":
