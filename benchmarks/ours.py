@@ -9,12 +9,12 @@ from multiprocessing.connection import Connection
 from typing import Any
 
 import numpy as np
-from tokenpipe.pipeline import Pipeline
-from tokenpipe.runners import Publisher
 
 from tokenpipe.bench.checker import Checker
 from tokenpipe.bench.cpu import Meter, cpu_s
 from tokenpipe.client import AsyncClient, Client
+from tokenpipe.pipeline import Pipeline
+from tokenpipe.runners import Publisher
 from tokenpipe.topology import Topology
 from tokenpipe.types import RankUp, Request, SamplingParams, Submitted
 

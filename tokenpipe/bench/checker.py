@@ -63,6 +63,14 @@ class Checker:
         """Return how far the output of `key` has come, in tokens."""
         return int(self._next[key & 0xFFFFFFFF])
 
+    def ahead(self, keys: U64, offsets: I64) -> bool:
+        """Tell whether a row begins beyond where its request stands."""
+        index = (keys & _INDEX).astype(np.int64)
+        if not len(index) or int(index.max()) >= len(self._keys):
+            return False
+        beyond = offsets.astype(np.int64) > self._next[index]
+        return bool((beyond & (offsets != _INDEX.astype(np.int64))).any())
+
     def rows(self, keys: U64, offsets: I64, counts: I64 | None, tokens: I32) -> None:
         """Check rows as they came: keys u64[n], offsets[n], counts[n] (None: all 1), tokens."""
         index = keys & _INDEX

@@ -138,7 +138,9 @@ class Client:
     def frames(self, timeout_s: float | None = None) -> Iterator[OutputFrame]:
         """Yield frames as they come, until none came for `timeout_s` seconds.
 
-        A frame counts as taken when the next one is asked for.
+        A frame counts as taken when the next one is asked for. Rows of one request begin at their
+        `offsets`; where it was rescheduled to another processor its rows come over another lane,
+        and may come before the last ones of the first: apply them by offset.
         """
         self._check()
         self._columns = True
