@@ -129,7 +129,7 @@ def _take(me: Consumer, frame: OutputFrame, wanted: dict[int, int]) -> int:
 
 
 def _ahead(me: Consumer, frame: OutputFrame) -> bool:
-    return me.checker.ahead(frame.keys, frame.offsets)
+    return me.checker.ahead(frame.keys, frame.offsets.astype(np.int64))
 
 
 def _check(me: Consumer, frame: OutputFrame, wanted: dict[int, int]) -> int:
