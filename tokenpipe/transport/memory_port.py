@@ -23,18 +23,18 @@ class _Mailbox:
         self.messages.append((route, frame))
         os.eventfd_write(self.bell, 1)
 
-    def take(self) -> tuple[bytes, bytes] | None:
-        if not self.messages:
-            self.silence()
-            if not self.messages:  # asked again: it may have come before the bell was silenced
-                return None
-        return self.messages.popleft()
-
-    def silence(self) -> None:
+    def empty(self) -> bool:
+        """Tell whether nothing is here; the bell is silent then."""
+        if self.messages:
+            return False
         try:
             os.eventfd_read(self.bell)
         except BlockingIOError:
-            return
+            return True
+        return not self.messages  # asked again: it may have come before the bell was silenced
+
+    def take(self) -> tuple[bytes, bytes] | None:
+        return None if self.empty() else self.messages.popleft()
 
     def close(self) -> None:
         os.close(self.bell)
@@ -74,7 +74,8 @@ class _MemoryPort:
         return self._mailbox.bell
 
     def readable(self) -> bool:
-        return bool(self._mailbox.messages)
+        self.idle = self._mailbox.empty()
+        return not self.idle
 
 
 class MemorySenderPort(_MemoryPort):

@@ -57,7 +57,7 @@ class Waiter:
             rung = self._epoll.poll(left)
             if any(self._ports[fd].readable() for fd, _ in rung):
                 return True
-            if not rung and deadline is not None and time.monotonic() >= deadline:
+            if deadline is not None and time.monotonic() >= deadline:
                 return False
 
     def close(self) -> None:
