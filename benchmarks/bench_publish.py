@@ -18,9 +18,9 @@ from typing import Any
 import numpy as np
 from rich.console import Console
 from rich.table import Table
-from tokenpipe.runners import Publisher
 
 from tokenpipe.bench.pace import Samples
+from tokenpipe.runners import Publisher
 
 from . import machine
 from .launch import START_S, Side

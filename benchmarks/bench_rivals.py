@@ -33,6 +33,9 @@ def parse(argv: list[str]) -> argparse.Namespace:
     parser.add_argument("--only", nargs="*", choices=[OURS, *RIVALS], help="contestants to run")
     parser.add_argument("--rate", type=float, help="steps/s; without it, flood")
     parser.add_argument("--streams", action="store_true", help="a consumer a request, flooding too")
+    parser.add_argument(
+        "--churn", action="store_true", help="by turns, one request of the batch gets no token"
+    )
     parser.add_argument("--clients", type=int, help="default 1 flooding, 2 paced")
     parser.add_argument("--batch", type=int, default=256)
     parser.add_argument("--seconds", type=float, help="default 2 flooding, 5 paced")
@@ -66,8 +69,11 @@ def main(argv: list[str]) -> int:
         clients=args.clients or (2 if paced else 1),
         seconds=args.seconds or (5.0 if paced else 2.0),
         rate=args.rate,
+        churn=args.churn,
         streams=args.streams or paced,
     )
+    if work.churn and work.streams:
+        raise SystemExit("--churn is for whole messages: consumers tell steps by their offsets")
     labels = args.only or [OURS, *RIVALS]
     runs: dict[str, list[Report]] = {label: [] for label in labels}
     for _ in range(args.repeat):
@@ -97,6 +103,7 @@ def main(argv: list[str]) -> int:
 def table(reports: list[Report], work: Workload) -> Table:
     """Return the figures side by side; ours to theirs where ours ran."""
     how = f"{work.rate:g} steps/s" if work.rate else "flood"
+    how += ", changing rows" if work.churn else ""
     reading = "a consumer a request" if work.streams else "whole messages"
     view = Table(title=f"batch {work.batch}, {how}, {work.clients} client(s), {reading}")
     view.add_column("")

@@ -93,7 +93,7 @@ def summarise(
     label: str, work: Workload, worker: Report, processor_cpu_s: float, clients: list[Report]
 ) -> Report:
     """Return tokens/s, CPU µs per token of each role, latency and wrong tokens of one run."""
-    expected = worker["steps"] * work.batch
+    expected = worker["tokens"]
     tokens = sum(client["tokens"] for client in clients)
     span_s = max(client["last_s"] for client in clients) - worker["begins"][0] / 1e9
     make_s = worker["make_us"] * worker["steps"] / 1e6

@@ -118,7 +118,7 @@ def worker(pipe: Connection, endpoint: str, work: Workload) -> None:
         handle_list, keys = pipe.recv()
         handles = np.array(handle_list, dtype=np.int64)
         publish = publisher.publish
-        report = drive(work, keys, lambda step, tokens: publish(step, handles, tokens))
+        report = drive(work, keys, lambda step, rows, tokens: publish(step, handles[rows], tokens))
         publisher.close()
         pipe.send(report)
         pipe.recv()

@@ -24,7 +24,7 @@ from .machine import settle
 from .rivals import RIVALS
 from .rivals.faces import Bound
 from .rivals.links import QueueLinks, ZmqLinks
-from .workload import EOS, MAX_TOKENS, Tokens, Workload, key
+from .workload import EOS, MAX_TOKENS, Turns, Workload, key
 
 Links = ZmqLinks | QueueLinks
 Report = dict[str, Any]
@@ -34,23 +34,24 @@ def worker(pipe: Connection, label: str, work: Workload, links: Links) -> None:
     """Play the worker of a rival."""
     out = links.outbox("steps")
     message = RIVALS[label].Send().message
-    slots = np.arange(work.batch, dtype=np.int64)
     keys = [key(work.client_of(slot), slot // work.clients) for slot in range(work.batch)]
     settle()
     pipe.send("ready")
     pipe.recv()
-    report = drive(work, keys, lambda step, tokens: out.send(message(step, slots, tokens)))
+    report = drive(work, keys, lambda step, rows, tokens: out.send(message(step, rows, tokens)))
     out.send(b"")
     pipe.send(report)
     pipe.recv()
 
 
 def drive(
-    work: Workload, keys: list[int], publish: Callable[[int, NDArray[np.int32]], None]
+    work: Workload,
+    keys: list[int],
+    publish: Callable[[int, NDArray[np.int64], NDArray[np.int32]], None],
 ) -> Report:
     """Publish steps at the rate for as long as told, then one with EOS for all; report it."""
-    tokens = Tokens(keys)
-    make_us = _cost_of_making(keys)
+    turns = Turns(keys, work.churn)
+    make_us = _cost_of_making(Turns(keys, work.churn))
     pace = Pace(work.rate, time.monotonic())
     begins: list[int] = []
     took = Samples()
@@ -63,15 +64,17 @@ def drive(
             time.sleep(wait_s)  # keeps a rate; nothing else is waited for
         pace.took()
         step += 1
-        row = tokens.step()
+        rows, tokens = turns.step(step)
         begin = time.monotonic_ns()
-        publish(step, row)
+        publish(step, rows, tokens)
         took.add(time.monotonic_ns() - begin)
         if work.rate or step == 1:
             begins.append(begin)
-    publish(step + 1, np.full(len(keys), EOS, dtype=np.int32))
+    every = np.arange(len(keys), dtype=np.int64)
+    publish(step + 1, every, np.full(len(keys), EOS, dtype=np.int32))
     return {
         "steps": step,
+        "tokens": step * (len(keys) - work.churn),
         "begins": begins,
         "make_us": make_us,
         "publish_us": took.us(),
@@ -79,12 +82,11 @@ def drive(
     }
 
 
-def _cost_of_making(keys: list[int], steps: int = 500) -> float:
+def _cost_of_making(turns: Turns, steps: int = 500) -> float:
     """Return µs that a step's tokens cost to make, which no path is to be charged with."""
-    tokens = Tokens(keys)
     meter = Meter.start()
-    for _ in range(steps):
-        tokens.step()
+    for step in range(steps):
+        turns.step(step)
         time.monotonic()
     return 1e6 * meter.spent()["cpu_s"] / steps
 

@@ -25,6 +25,7 @@ class Workload:
     clients: int = 1
     seconds: float = 2.0
     rate: float | None = None  # steps/s; None is flood
+    churn: bool = False  # each step one request, by turns, gets no token, as in a chunked prefill
     streams: bool = False  # every request has its own async consumer, else whole messages are read
 
     def client_of(self, slot: int) -> int:
@@ -42,6 +43,23 @@ def key(client: int, index: int) -> int:
     return (0x70_6B_00_01 + client) << 32 | index
 
 
+class Turns:
+    """Make the rows of each step: all of them, or with churn all but one, by turns."""
+
+    def __init__(self, keys: list[int], churn: bool) -> None:
+        self._tokens = Tokens(keys)
+        every = np.arange(len(keys), dtype=np.int64)
+        self._all = every
+        self._some = [np.delete(every, out) for out in every] if churn else []
+
+    def step(self, number: int) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
+        """Return places in the batch i64[n] and their tokens i32[n]."""
+        if not self._some:
+            return self._all, self._tokens.step()
+        rows = self._some[number % len(self._some)]
+        return rows, self._tokens.step_of(rows)
+
+
 class Tokens:
     """Make the tokens of one batch, step by step: i32[batch], valid until the next call."""
 
@@ -55,3 +73,9 @@ class Tokens:
         np.copyto(self._out, self._walk)
         np.add(self._walk, self._stride, out=self._walk)
         return mix(self._out, self._scratch)
+
+    def step_of(self, rows: NDArray[np.int64]) -> NDArray[np.int32]:
+        """Return the next token of some requests, by their places in the batch."""
+        out = self._walk[rows]
+        self._walk[rows] += self._stride[rows]
+        return mix(out, self._scratch[: len(rows)])

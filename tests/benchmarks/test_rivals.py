@@ -110,3 +110,8 @@ def test_a_lost_message_is_found_out(label: str) -> None:
         columns = receive.columns(message)
         check_columns(made, columns.keys, columns.offsets, None, columns.tokens, columns.ended)
     assert made.verdict().wrong == 4
+
+
+def test_carries_a_batch_that_changes_each_step(label: str) -> None:
+    report = run_rival(label, Workload(batch=8, clients=2, seconds=0.1, churn=True))
+    assert report["wrong"] == 0 and report["tokens"] > 7
