@@ -161,7 +161,7 @@ class LaneMachine(RuleBasedStateMachine):
     @invariant()
     def the_bound_holds(self) -> None:
         assert self.sender.unacked_bytes <= 2000
-        assert self.receiver._window.held_bytes <= 300
+        assert self.receiver._inbox.window.held_bytes <= 300
 
     def teardown(self) -> None:
         """Let the net be kind: everything sent to the living arrives."""
