@@ -111,3 +111,17 @@ def test_roles_have_plain_names_and_need_an_instance(base: Path) -> None:
     owner.close()
     with pytest.raises(LaneLost, match="gone"):
         owner.claim("worker", "0.0")
+
+
+def test_what_a_holder_said_of_itself_can_be_read(base: Path) -> None:
+    owner = Instance.create(base, None, {})
+    assert owner.note("worker", "0.0") == ""
+    with child(HOLD, owner.directory) as other:
+        assert line(other) == "held"
+        assert owner.note("worker", "0.0") == "the first"
+    mine = owner.claim("client", "0", "api")
+    assert owner.note("client", "0") == "api"
+    with child(HOLD.replace('"worker", "0.0"', '"client", "0"'), owner.directory) as refused:
+        assert refused.wait() != 0  # reading the note did not let go of the lock
+    mine.release()
+    owner.close()

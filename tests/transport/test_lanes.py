@@ -43,6 +43,13 @@ def test_a_hello_makes_a_peer_and_an_end_unmakes_it(rig: Rig) -> None:
         sender.send(b"")
 
 
+def test_an_idle_sender_gives_signs_of_life(rig: Rig) -> None:
+    sender, receiver = rig.pair()
+    before = receiver.heard
+    sender.tick(time.monotonic() + 2)
+    turn(lambda: receiver.heard > before, sender, receiver)
+
+
 def test_nothing_is_acknowledged_before_it_is_applied(rig: Rig) -> None:
     sender, receiver = rig.pair()
     rig.send(sender, 2)

@@ -47,6 +47,7 @@ class Inbox:
         self.ready: list[bytes | Gap] = []  # given up on outside recv, to be returned by the next
         self.returned = 0  # the last frame recv returned
         self.unacked = 0  # applied frames since the last acknowledgement
+        self.heard = 0  # pings and ends: signs of life without a frame
         self.ack_due = timing.NEVER
         self._port = port
         self._instance = instance
@@ -157,6 +158,7 @@ class Inbox:
             self._announced(message, out)
 
     def _announced(self, message: LaneMessage, out: list[bytes | Gap]) -> None:
+        self.heard += 1
         fields = message.fields
         self.window.announce(fields["next_seq"], fields["first_retained"], out)
         if message.type == "end":

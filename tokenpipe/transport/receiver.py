@@ -60,6 +60,11 @@ class LaneReceiver:
         return self._inbox.visitor.incarnation
 
     @property
+    def heard(self) -> int:
+        """Pings and ends heard so far: signs of life without a frame."""
+        return self._inbox.heard
+
+    @property
     def counters(self) -> dict[str, int]:
         """What happened on this lane so far, by name."""
         return self._inbox.count()
