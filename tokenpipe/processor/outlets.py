@@ -12,7 +12,7 @@ from .core import Processor
 
 RESERVE_BYTES = 1 << 20  # past the window, for final rows and rows that must go before a report
 FRAME_BYTES = 1 << 20
-LEAST_ROOM = 1 << 12  # a flush may go a little past the bytes it is given
+LEAST_ROOM = 1 << 12
 
 
 class ClientOutlet:
@@ -35,6 +35,9 @@ class ClientOutlet:
         self.client = client.client
         self._instance = instance
         self._incarnation = incarnation
+        # What the processor gave counts as sent, so it is kept until the lane has room: a frame
+        # holds one token at least, and that may have a whole vocabulary of logprobs.
+        self._flushed: bytes | None = None
         self._window = topology.bounds.client_window_bytes
         self.lane = open_sender(
             instance,
@@ -51,10 +54,20 @@ class ClientOutlet:
         """When the lane wants its next tick."""
         return self.lane.next_deadline
 
+    @property
+    def stuck(self) -> bool:
+        """Whether a frame waits for room in the lane."""
+        return self._flushed is not None
+
     def flush(self, processor: Processor) -> None:
         """Send what is unsent, as far as the window goes."""
         lane = self.lane
         while not lane.lost:
+            if self._flushed is not None:
+                if len(self._flushed) > lane.room:
+                    return
+                lane.send(self._flushed)
+                self._flushed = None
             room = min(self._window - lane.unacked_bytes, lane.room)
             reserve = room < LEAST_ROOM
             if reserve:
@@ -62,16 +75,17 @@ class ClientOutlet:
                 if room < LEAST_ROOM or not processor.urgent(self.client):
                     return
             header = LaneHeader(self._instance.id, self._incarnation, lane.receiver, lane.next_seq)
-            frame = processor.flush(
-                self.client, header, min(room, FRAME_BYTES), urgent_only=reserve
+            self._flushed = processor.flush(
+                self.client, header, min(room - LEAST_ROOM // 2, FRAME_BYTES), urgent_only=reserve
             )
-            if frame is None:
+            if self._flushed is None:
                 return
-            lane.send(frame)
 
     def pending(self, processor: Processor) -> bool:
         """Whether the processor holds something for this client that could still be sent."""
-        return not self.lane.lost and processor.unsent_bytes(self.client) > 0
+        if self.lane.lost:
+            return False
+        return self._flushed is not None or processor.unsent_bytes(self.client) > 0
 
     def poll(self) -> None:
         """Read acknowledgements."""

@@ -35,7 +35,7 @@ from .outlets import ClientOutlet
 from .ranks import RankLanes
 
 CONTROL_BYTES = 1 << 26  # commands or reports that the other side has not applied
-FRAMES_PER_TURN = 16  # of one lane: keeps a turn short, and an item of a slow reader small
+FRAMES_PER_TURN = 8  # of one lane: keeps a turn short, and an item of a slow reader small
 
 
 class ProcessorService:
@@ -97,13 +97,13 @@ class ProcessorService:
         self._read_commands(now)
         if (deadline := self.processor.next_deadline) is not None and deadline <= now:
             self.processor.tick(now)
-        for client in self.processor.dirty_clients():
-            if (outlet := self._outlets.get(client)) is not None:
+        dirty = self.processor.dirty_clients()
+        for client, outlet in self._outlets.items():
+            outlet.poll()
+            if client in dirty or outlet.stuck:
                 outlet.flush(self.processor)
         for rank in self._ranks:
             rank.applied()
-        for outlet in self._outlets.values():
-            outlet.poll()
         self._send_reports(now)
         return busy
 
