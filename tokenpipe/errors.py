@@ -12,6 +12,7 @@ TokenpipeError
 │   └── LaneClosed         your own code closed it
 ├── ForkError              an object is used in a process that did not make it
 ├── StartupError           a child did not become ready (names role, rank, phase, log)
+├── ProcessorFailed        a processor died more often than it is restarted
 ├── SlotBusy               bind to a slot whose binding has no outcome yet
 ├── RequestRejected        the engine refused the request
 └── RequestFailed          the request ended with an error (the reason is in the message)
@@ -64,6 +65,10 @@ class ForkError(TokenpipeError):
 
 class StartupError(TokenpipeError):
     """A child process did not become ready; says role, rank, phase, exit and log tail."""
+
+
+class ProcessorFailed(TokenpipeError):
+    """A processor died again and again; raised from wait() and poll(), which cannot go on."""
 
 
 class SlotBusy(TokenpipeError):

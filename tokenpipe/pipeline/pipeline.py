@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import TracebackType
 
-from tokenpipe.errors import LaneClosed, StartupError, TokenpipeError
+from tokenpipe.errors import LaneClosed, ProcessorFailed, StartupError, TokenpipeError
 from tokenpipe.plan import plan
 from tokenpipe.runners import StepLane
 from tokenpipe.supervisor import Died, Supervisor
@@ -83,6 +83,7 @@ class Pipeline:
         self._events: list[Event] = []
         self._step_lanes: dict[int, StepLane] = {}
         self._waiter = Waiter()
+        self._starting = True
         self._closed = False
         self._draining = False
         self._previous_endpoint = os.environ.get(ENDPOINT_VARIABLE)
@@ -108,6 +109,7 @@ class Pipeline:
                 self._links.append(self._pool.start(index))
                 self._watch(self._links[-1])
             self._wait_ready()
+            self._starting = False
         except BaseException:
             self.close(timeout_s=0.0)
             raise
@@ -286,8 +288,6 @@ class Pipeline:
     def _wait_ready(self) -> None:
         end = self._clock() + self.topology.timeouts.startup_s
         while not all(link.ready for link in self._links):
-            for died in self._supervisor.poll():
-                raise StartupError(f"{_story(died)} before it was ready")
             if self._clock() >= end:
                 late = [str(link.index) for link in self._links if not link.ready]
                 raise StartupError(
@@ -304,6 +304,8 @@ class Pipeline:
             for report in link.poll():
                 self._report(report)
         for died in self._supervisor.poll():
+            if self._starting:
+                raise StartupError(f"{_story(died)} before it was ready")
             self._processor_died(int(died.child.spec.rank), _story(died))
         for client in self._clients:
             self._serve(client)
@@ -397,6 +399,10 @@ class Pipeline:
         for dp_rank in old.ranks:
             if self._incarnations[dp_rank]:
                 self._report(RankClosed(dp_rank, f"processor {index} was lost"))
+        if not self._pool.may_restart(index):
+            raise ProcessorFailed(
+                f"processor {index} dies again and again; the last time: {reason}"
+            )
         link = self._links[index] = self._pool.start(index)
         self._watch(link)
         link.dispatch([OpenRank(dp, self._book.floors(dp)) for dp in link.ranks])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections import deque
 from collections.abc import Callable
 
 from tokenpipe.processor import CONTROL_BYTES, ProcessorService
@@ -24,6 +25,9 @@ from tokenpipe.transport import (
 
 from .links import ProcessorLink
 
+RESTARTS = 3  # of one processor within
+RESTARTS_WITHIN_S = 60.0
+
 
 class Pool:
     """The processors of one pipeline and the engine's links to them."""
@@ -40,6 +44,7 @@ class Pool:
         self.inline = topology.processors.mode == "inline"
         self.services: list[ProcessorService] = []
         self.children: dict[int, Child] = {}
+        self._restarts: dict[int, deque[float]] = {}
         self._instance = instance
         self._topology = topology
         self._me = me
@@ -81,6 +86,15 @@ class Pool:
             )
         )
         return link
+
+    def may_restart(self, index: int) -> bool:
+        """Take one restart of a processor out of its budget; False where it is used up."""
+        now = self._clock()
+        taken = self._restarts.setdefault(index, deque(maxlen=RESTARTS))
+        if len(taken) == RESTARTS and now - taken[0] < RESTARTS_WITHIN_S:
+            return False
+        taken.append(now)
+        return True
 
     def _link(self, index: int, commands: LaneSender, reports: LaneReceiver) -> ProcessorLink:
         ranks = self._topology.ranks_of(index)
