@@ -42,6 +42,7 @@ class LaneSender:
     ) -> None:
         now = clock()
         self.port = port
+        self.me = me
         self._link = Link(Role(to.role, to.rank), receiver_incarnation, alive, now)
         self._window = SendWindow(bound_bytes)
         self._outbox = Outbox(port, self._link, self._window, instance=instance, me=me, now=now)
