@@ -130,15 +130,16 @@ static uint32_t trim(tp_table *t, const tp_binding *b, tp_row *row) {
 
 /* A row of a binding that takes rows: its tokens, then what its status says of the request. */
 static void take(tp_table *t, tp_binding *b, tp_row *row) {
+    /* Before all else: what the row says of its request stands after tokens that never came. */
+    if (row->position > b->total - b->base) {
+        tp_row_fail(t, b, TP_CAUSE_GAP, row->position, row->step);
+        return;
+    }
     if (row->status >= TP_ROW_ERROR) {
         const uint8_t cause = row->status == TP_ROW_ERROR       ? TP_CAUSE_WORKER
                               : row->status == TP_ROW_BAD_TOKEN ? TP_CAUSE_REFUSED
                                                                 : TP_CAUSE_STATUS;
         tp_row_fail(t, b, cause, row->status, row->step);
-        return;
-    }
-    if (row->position > b->total - b->base) {
-        tp_row_fail(t, b, TP_CAUSE_GAP, row->position, row->step);
         return;
     }
     const uint32_t fresh = trim(t, b, row);
