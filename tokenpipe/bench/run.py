@@ -20,6 +20,9 @@ from .options import Options
 from .scheduler import Scheduler
 from .summary import summarise
 
+LOCKSTEP_STEPS = 8  # granted at a time
+LOCKSTEP_WAIT_S = 0.002
+
 Progress = Callable[[int, int], None]
 
 
@@ -166,11 +169,11 @@ class _Bench:
         )
 
     def _events(self, timeout_s: float) -> list[Any]:
-        self.pipe.wait(timeout_s)
+        self.pipe.wait(min(timeout_s, LOCKSTEP_WAIT_S) if self.lockstep else timeout_s)
         events = self.pipe.poll()
         now = time.monotonic()
         self.scheduler.handle(events, now)
-        self.scheduler.schedule(now, 1 if self.lockstep else None)
+        self.scheduler.schedule(now, LOCKSTEP_STEPS if self.lockstep else None)
         for died in self.children.poll():
             if died.returncode != 0:
                 raise BenchFailed(f"{died.child} ended with {died.reason}:\n{died.log_tail}")

@@ -221,7 +221,10 @@ class Pipeline:
         for lane in self._step_lanes.values():
             lane.close(min(0.5, patience))
         for link in self._links:
-            link.close(max(0.0, end - self._clock()))
+            if self._pool.inline:  # this very thread would have to answer: no word is waited for
+                link.close(0.0)
+            else:
+                link.close(max(0.0, end - self._clock()))
         for service in self._pool.services:
             service.close(max(0.0, end - self._clock()))
         for client in self._clients:
