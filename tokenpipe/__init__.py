@@ -4,12 +4,12 @@ An engine makes a `Pipeline`, its workers a `Publisher` each, its API servers an
 `Client`. Importing this imports no framework.
 """
 
-from .client import AsyncClient, Client
-from .errors import TokenpipeError
-from .pipeline import Pipeline
-from .runners import Publisher, StepLane, StepLogprobs
-from .topology import Topology
-from .types import (
+from tokenpipe.client import AsyncClient, Client
+from tokenpipe.errors import TokenpipeError
+from tokenpipe.pipeline import Pipeline
+from tokenpipe.runners import Publisher, StepLane, StepLogprobs
+from tokenpipe.topology import Topology
+from tokenpipe.types import (
     Aborted,
     AbortRequested,
     ClientLost,
@@ -33,7 +33,7 @@ from .types import (
     TokenLogprobs,
     Usage,
 )
-from .wire import StepBind, StepPlan
+from tokenpipe.wire import StepBind, StepPlan
 
 __all__ = [
     "AbortRequested",

@@ -174,9 +174,7 @@ class _Bench:
         now = time.monotonic()
         self.scheduler.handle(events, now)
         self.scheduler.schedule(now, LOCKSTEP_STEPS if self.lockstep else None)
-        for died in self.children.poll():
-            if died.returncode != 0:
-                raise BenchFailed(f"{died.child} ended with {died.reason}:\n{died.log_tail}")
+        self._look_after_children()
         return events
 
     def _start(self, role: str, rank: str, args: list[str]) -> Child:
@@ -186,7 +184,14 @@ class _Bench:
         while any(child.died is None for child in self.workers):
             if time.monotonic() > deadline:
                 raise BenchFailed("a worker did not end though its step lane did")
-            self._events(0.05)
+            self.pipe.wait(0.05)
+            self.scheduler.handle(self.pipe.poll(), time.monotonic())  # nothing more is ordered
+            self._look_after_children()
+
+    def _look_after_children(self) -> None:
+        for died in self.children.poll():
+            if died.returncode != 0:
+                raise BenchFailed(f"{died.child} ended with {died.reason}:\n{died.log_tail}")
 
     def _report(self, role: str, rank: str) -> Path:
         return self.scratch / f"report-{role}-{rank}.json"

@@ -35,7 +35,7 @@ from .outlets import ClientOutlet
 from .ranks import RankLanes
 
 CONTROL_BYTES = 1 << 26  # commands or reports that the other side has not applied
-FRAMES_PER_TURN = 8  # of one lane: keeps a turn short, and an item of a slow reader small
+FRAMES_PER_TURN = 16  # of one lane: keeps a turn short, and an item of a slow reader small
 
 
 class ProcessorService:
