@@ -28,6 +28,7 @@ from .outcomes import FinalRow
 
 OWN_OUTPUT_BYTES = 1 << 24
 ROWS_PER_FRAME = 4096
+ERROR_BYTES = 2048  # so that a full frame fits the lane
 PIPELINE = 0xFFFF  # the "processor" of an OutputFrame that the pipeline itself wrote
 
 
@@ -150,7 +151,7 @@ class ClientLink:
 def pack_final_rows(lane: tuple[int, int, int, int], rows: list[FinalRow]) -> bytes:
     """Pack final rows without tokens into an OutputFrame."""
     n = len(rows)
-    errors = [row.error.encode()[:0xFFFF] for row in rows]
+    errors = [row.error.encode()[:ERROR_BYTES].decode(errors="ignore").encode() for row in rows]
     client = rows[0].client
     return pack_output(
         (*lane, PIPELINE, client, n, 0, 0),

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
+from itertools import islice
 
 from tokenpipe.errors import FrameError, LaneError
 from tokenpipe.transport import Gap, LaneReceiver, LaneSender, Peer, PeerDown, PeerUp
 from tokenpipe.wire import LaneHeader, Message, pack_control, unpack_control
+
+MESSAGES_PER_FRAME = 256  # a bind may carry all ids of a long output
 
 
 class ProcessorLink:
@@ -51,13 +54,17 @@ class ProcessorLink:
 
     def _send(self) -> None:
         lane = self.commands
-        if not self._waiting or not lane.ready:
-            return
-        header = LaneHeader(self._instance_id, self._me.incarnation, lane.receiver, lane.next_seq)
-        frame = pack_control(header, list(self._waiting))
-        if len(frame) <= lane.room:
+        while self._waiting and lane.ready:
+            messages = list(islice(self._waiting, MESSAGES_PER_FRAME))
+            header = LaneHeader(
+                self._instance_id, self._me.incarnation, lane.receiver, lane.next_seq
+            )
+            frame = pack_control(header, messages)
+            if len(frame) > lane.room:
+                return
             lane.send(frame)
-            self._waiting.clear()
+            for _ in messages:
+                self._waiting.popleft()
 
     def poll(self) -> Iterator[Message]:
         """Yield the processor's reports; sets `lost` when it is gone."""

@@ -225,8 +225,7 @@ class Pipeline:
                 link.close(0.0)
             else:
                 link.close(max(0.0, end - self._clock()))
-        for service in self._pool.services:
-            service.close(max(0.0, end - self._clock()))
+        self._pool.close(end)
         for client in self._clients:
             client.close(max(0.0, min(1.0, end - self._clock())))
         self._supervisor.close(max(0.0, end - self._clock()))

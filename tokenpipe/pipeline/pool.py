@@ -10,6 +10,7 @@ from tokenpipe.processor import CONTROL_BYTES, ProcessorService
 from tokenpipe.supervisor import Child, ChildSpec, Supervisor
 from tokenpipe.topology import Topology
 from tokenpipe.transport import (
+    Claim,
     Instance,
     LaneReceiver,
     LaneSender,
@@ -44,6 +45,7 @@ class Pool:
         self.inline = topology.processors.mode == "inline"
         self.services: list[ProcessorService] = []
         self.children: dict[int, Child] = {}
+        self._claims: list[Claim] = []  # of inline processors
         self._restarts: dict[int, deque[float]] = {}
         self._instance = instance
         self._topology = topology
@@ -87,6 +89,13 @@ class Pool:
         )
         return link
 
+    def close(self, end: float) -> None:
+        """End the inline processors by the time `end`."""
+        for service in self.services:
+            service.close(max(0.0, end - self._clock()))
+        for claim in self._claims:
+            claim.release()
+
     def may_restart(self, index: int) -> bool:
         """Take one restart of a processor out of its budget; False where it is used up."""
         now = self._clock()
@@ -105,7 +114,7 @@ class Pool:
     def _start_inline(self, index: int) -> ProcessorLink:
         """Join the same service to the engine by memory instead of sockets."""
         it = Peer("processor", str(index), new_incarnation())
-        self._instance.claim("processor", str(index))
+        self._claims.append(self._instance.claim("processor", str(index)))
         command_ends = self._memory_lane(command_lane(index), self._me, it)
         report_ends = self._memory_lane(report_lane(index), it, self._me)
         self.services.append(

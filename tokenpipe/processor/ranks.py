@@ -39,6 +39,7 @@ class RankLanes:
         self.dp_rank = dp_rank
         self.bad_frames = 0  # dropped: not a frame of ours
         self._up = False
+        self._failed: set[int] = set()  # TP ranks that gave up; only their next life counts again
         self._heard = 0
         me = Peer("processor", str(topology.processor_of(dp_rank)), incarnation)
         self.lanes: list[LaneReceiver] = []
@@ -60,11 +61,12 @@ class RankLanes:
         """Feed at most `limit` frames of each lane, and what changed about its worker."""
         for tp_rank, lane in enumerate(self.lanes):
             for change in lane.changes():
+                self._failed.discard(tp_rank)
                 if isinstance(change, PeerDown):
                     self._lost(processor, change.reason, now)
                 elif isinstance(change, PeerEnded):
                     self._lost(processor, f"worker {self.dp_rank}.{tp_rank} closed its lane", now)
-        if not self._up and all(lane.sender for lane in self.lanes):
+        if not (self._up or self._failed) and all(lane.sender for lane in self.lanes):
             self._up = True
             processor.rank_up(self.dp_rank, new_incarnation(), now)
         for tp_rank, lane in enumerate(self.lanes):
@@ -84,6 +86,7 @@ class RankLanes:
                 for message in unpack_control(frame)[1]:
                     if isinstance(message, RankFailed):
                         reason = f"worker {self.dp_rank}.{tp_rank} failed: {message.message}"
+                        self._failed.add(tp_rank)
                         self._lost(processor, reason, now)
             else:
                 processor.feed(self.dp_rank, tp_rank, frame, now)

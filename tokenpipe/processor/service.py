@@ -9,6 +9,7 @@ from __future__ import annotations
 import time
 from collections import deque
 from collections.abc import Callable
+from itertools import islice
 
 from tokenpipe.errors import FrameError, LaneError
 from tokenpipe.topology import Topology
@@ -35,6 +36,7 @@ from .outlets import ClientOutlet
 from .ranks import RankLanes
 
 CONTROL_BYTES = 1 << 26  # commands or reports that the other side has not applied
+MESSAGES_PER_FRAME = 64  # each may carry all ids of a long output
 FRAMES_PER_TURN = 16  # of one lane: keeps a turn short, and an item of a slow reader small
 
 
@@ -166,14 +168,15 @@ class ProcessorService:
         lane = self._reports
         lane.poll()
         self._unreported.extend(self.processor.reports())
-        if not self._unreported or not lane.ready:
-            return
-        messages = list(self._unreported)
-        header = LaneHeader(self._instance.id, self.incarnation, lane.receiver, lane.next_seq)
-        frame = pack_control(header, messages)
-        if len(frame) <= lane.room:  # else the engine has stopped reading: they wait here
+        while self._unreported and lane.ready:
+            messages = list(islice(self._unreported, MESSAGES_PER_FRAME))
+            header = LaneHeader(self._instance.id, self.incarnation, lane.receiver, lane.next_seq)
+            frame = pack_control(header, messages)
+            if len(frame) > lane.room:
+                return  # the engine has stopped reading: they wait here
             lane.send(frame)
-            self._unreported.clear()
+            for _ in messages:
+                self._unreported.popleft()
 
     def close(self, timeout_s: float) -> None:
         """Hand out what is left within `timeout_s`, then close every lane."""

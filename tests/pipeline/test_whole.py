@@ -1,0 +1,232 @@
+"""The whole pipeline with real processes: what it carries, and what a kill -9 does to it."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tokenpipe import (
+    AbortRequested,
+    Client,
+    Finished,
+    FinishReason,
+    Pipeline,
+    ProcessorLost,
+    ProcessorUp,
+    Publisher,
+    RankUp,
+    Released,
+    RequestOutput,
+    Rescheduled,
+    SamplingParams,
+    Submitted,
+    Topology,
+)
+from tokenpipe.bench.options import Options
+from tokenpipe.bench.run import run
+from tokenpipe.errors import LaneLost
+from tokenpipe.types import Event
+
+
+def serve_until(pipe: Pipeline, fact: Callable[[list[Event]], bool], pub: Publisher) -> list[Event]:
+    """Collect events until the fact holds; a minute is a failure."""
+    seen: list[Event] = []
+    deadline = time.monotonic() + 20
+    while not fact(seen):
+        assert time.monotonic() < deadline, seen
+        pub.poll()
+        pipe.wait(0.02)
+        seen += pipe.poll()
+    return seen
+
+
+def open_publisher(pipe: Pipeline) -> Publisher:
+    """Open a publisher while this thread serves the pipeline."""
+    made: list[Publisher] = []
+    opening = threading.Thread(target=lambda: made.append(Publisher(pipe.endpoint)))
+    opening.start()
+    while opening.is_alive():
+        pipe.wait(0.02)
+    return made[0]
+
+
+class Asking(threading.Thread):
+    """A client that asks for one request and keeps its outputs."""
+
+    def __init__(self, endpoint: str, tokens: int) -> None:
+        super().__init__()
+        self.endpoint, self.tokens = endpoint, tokens
+        self.outputs: list[RequestOutput] = []
+        self.start()
+
+    def run(self) -> None:
+        with Client(self.endpoint) as client:
+            params = SamplingParams(max_tokens=self.tokens)
+            for out in client.generate([1, 2, 3], params, request_id="a"):
+                self.outputs.append(out)
+
+
+def pick(events: list[Event], kind: type) -> list[Event]:
+    return [event for event in events if isinstance(event, kind)]
+
+
+@pytest.mark.parametrize("mode", ["process", "inline"])
+def test_preempted_and_bound_elsewhere_the_stream_goes_on(runtime_dir: Path, mode: str) -> None:
+    topology = Topology(runtime_dir=runtime_dir, processors={"mode": mode})
+    with Pipeline(topology) as pipe:
+        pub = open_publisher(pipe)
+        serve_until(pipe, lambda seen: bool(pick(seen, RankUp)), pub)
+        asking = Asking(pipe.endpoint, 6)
+        (submitted,) = pick(serve_until(pipe, lambda s: bool(pick(s, Submitted)), pub), Submitted)
+        assert isinstance(submitted, Submitted)
+        with pipe.step() as cmd:
+            first = cmd.bind(submitted.request, slot=3)
+        pub.publish(1, [first], [10])
+        pub.publish(2, [first, first], [11, 12])
+        with pipe.step() as cmd:
+            cmd.preempt(first)
+        pub.publish(3, [first], [13])  # in flight when the preemption was decided
+        pub.publish(4, [], [], drained=[first])
+        seen = serve_until(pipe, lambda s: bool(pick(s, Released)), pub)
+        (rescheduled,) = pick(seen, Rescheduled)
+        assert isinstance(rescheduled, Rescheduled)
+        assert rescheduled.output_token_ids == [10, 11, 12, 13]
+        with pipe.step() as cmd:
+            second = cmd.bind(submitted.request, slot=0)
+        pub.publish(5, [second], [14, 15], counts=[2])
+        (finished,) = pick(serve_until(pipe, lambda s: bool(pick(s, Finished)), pub), Finished)
+        assert isinstance(finished, Finished)
+        assert (finished.finish_reason, finished.output_tokens) == (FinishReason.LENGTH, 6)
+        asking.join(10)
+        assert [t for out in asking.outputs for t in out.token_ids] == [10, 11, 12, 13, 14, 15]
+        assert [out.finish_reason for out in asking.outputs][-1] == FinishReason.LENGTH
+        pub.publish(6, [], [], drained=[second])
+        serve_until(pipe, lambda s: bool(pick(s, Released)), pub)
+        closing = threading.Thread(target=pub.close)
+        closing.start()
+        while closing.is_alive():
+            pipe.wait(0.02)
+
+
+def test_a_killed_processor_is_named_answered_and_replaced(runtime_dir: Path) -> None:
+    with Pipeline(Topology(runtime_dir=runtime_dir)) as pipe:
+        pub = open_publisher(pipe)
+        serve_until(pipe, lambda seen: bool(pick(seen, RankUp)), pub)
+        asking = Asking(pipe.endpoint, 100)
+        (submitted,) = pick(serve_until(pipe, lambda s: bool(pick(s, Submitted)), pub), Submitted)
+        assert isinstance(submitted, Submitted)
+        with pipe.step() as cmd:
+            handle = cmd.bind(submitted.request, slot=0)
+        pub.publish(1, [handle], [10])
+        while not asking.outputs:
+            pipe.wait(0.02)
+        killed = time.monotonic()
+        os.kill(pipe.processor_pids[0], signal.SIGKILL)
+        seen = serve_until(pipe, lambda s: bool(pick(s, ProcessorLost)), pub)
+        assert time.monotonic() - killed < 2.0
+        (finished,) = pick(seen, Finished)
+        assert isinstance(finished, Finished) and finished.finish_reason == FinishReason.ERROR
+        assert pick(seen, Released) and pick(seen, ProcessorUp)
+        asking.join(10)
+        assert asking.outputs[-1].finish_reason == FinishReason.ERROR
+        assert "processor 0 was lost" in (asking.outputs[-1].error or "")
+
+        serve_until(pipe, lambda s: bool(pick(s, RankUp)), pub)  # the worker is found again
+        while not pub.ready:
+            pub.poll()
+            pipe.wait(0.02)
+        again = Asking(pipe.endpoint, 2)
+        (submitted,) = pick(serve_until(pipe, lambda s: bool(pick(s, Submitted)), pub), Submitted)
+        assert isinstance(submitted, Submitted)
+        with pipe.step() as cmd:
+            handle = cmd.bind(submitted.request, slot=0)
+        try:
+            pub.publish(7, [handle], [20, 21], counts=[2])
+        except LaneLost as error:  # a receiver that was just welcomed does not lose a lane
+            pytest.fail(str(error))
+        serve_until(pipe, lambda s: bool(pick(s, Finished)), pub)
+        again.join(10)
+        assert [t for out in again.outputs for t in out.token_ids] == [20, 21]
+        closing = threading.Thread(target=pub.close)
+        closing.start()
+        while closing.is_alive():
+            pipe.wait(0.02)
+
+
+@pytest.mark.case("B38")
+def test_a_client_that_goes_is_given_up_and_its_request_aborted_once(runtime_dir: Path) -> None:
+    with Pipeline(Topology(runtime_dir=runtime_dir, processors={"mode": "inline"})) as pipe:
+        pub = open_publisher(pipe)
+        serve_until(pipe, lambda seen: bool(pick(seen, RankUp)), pub)
+
+        def leave_early() -> None:
+            with Client(pipe.endpoint) as client:
+                outputs = client.generate([1], SamplingParams(max_tokens=50))
+                next(outputs)
+
+        asking = threading.Thread(target=leave_early)
+        asking.start()
+        (submitted,) = pick(serve_until(pipe, lambda s: bool(pick(s, Submitted)), pub), Submitted)
+        assert isinstance(submitted, Submitted)
+        with pipe.step() as cmd:
+            handle = cmd.bind(submitted.request, slot=0)
+        pub.publish(1, [handle], [10])
+        serve_until(pipe, lambda s: bool(pick(s, AbortRequested)), pub)
+        with pipe.step() as cmd:
+            for _ in range(100):
+                cmd.abort(submitted.request)
+        pub.publish(2, [], [], drained=[handle])
+        seen = serve_until(pipe, lambda s: bool(pick(s, Released)), pub)
+        assert [
+            type(event).__name__ for event in seen if getattr(event, "handle", 0) == handle
+        ] == [
+            "Aborted",
+            "Released",
+        ]
+        asking.join(10)
+        closing = threading.Thread(target=pub.close)
+        closing.start()
+        while closing.is_alive():
+            pipe.wait(0.02)
+
+
+@pytest.mark.case("B02")
+def test_every_rank_is_read_and_every_token_arrives() -> None:
+    report = run(Options(dp=4, tp=1, batch=16, requests=200, preempt_rate=0.2, abort_rate=0.1))
+    assert report["ok"], report
+    assert report["ended"] == 200
+
+
+@pytest.mark.case("B44")
+@pytest.mark.soak
+def test_a_hundred_thousand_short_requests_leave_nothing() -> None:
+    report = run(Options(batch=256, requests=100_000, abort_rate=0.3, seed=3))
+    assert report["ok"], report
+    assert report["events"]["Released"] == report["events"]["binds"]
+
+
+def test_the_bench_ends_cleanly_on_ctrl_c(tmp_path: Path) -> None:
+    topology = tmp_path / "t.yaml"
+    base = tmp_path / "run"
+    base.mkdir(mode=0o700)
+    topology.write_text(f"runtime_dir: {base}\n")
+    arguments = ["--steps", "100000000", "--rate", "100", "--topology", str(topology)]
+    with open(tmp_path / "out", "wb") as out:
+        bench = subprocess.Popen(
+            [sys.executable, "-m", "tokenpipe.bench", *arguments], stdout=out, stderr=out
+        )
+        deadline = time.monotonic() + 20
+        while not list(base.glob("*/client*.lock")):  # clients are there: it runs
+            assert bench.poll() is None and time.monotonic() < deadline
+            time.sleep(0.01)
+        bench.send_signal(signal.SIGINT)
+        assert bench.wait(20) == 130, (tmp_path / "out").read_text()
+    assert list(base.iterdir()) == []
