@@ -27,7 +27,7 @@ from .cpu import Meter, pin
 from .oracle import logprobs_of
 from .pace import Pace, Samples
 
-IDLE_WAIT_S = 0.05  # a worker with nothing to publish polls at least every 100 ms
+IDLE_WAIT_S = 0.1  # a worker with nothing to publish polls at least every 100 ms
 COARSE_WAIT_S = 0.003  # below this a lane's poll (whole ms) is too coarse to keep a rate
 
 

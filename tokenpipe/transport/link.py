@@ -40,7 +40,7 @@ class Link:
         self.reason = ""
         self.refused = ""
         self.hello_due = now
-        self.probe_due = now + timing.PROBE_S
+        self.probe_due = timing.on_grid(now, timing.PROBE_S)
         self._to = to
         self._pinned = receiver != 0
         self._alive = alive
@@ -67,7 +67,7 @@ class Link:
 
     def probe(self, now: float) -> None:
         """Look whether the receiver lives."""
-        self.probe_due = now + timing.PROBE_S
+        self.probe_due = timing.on_grid(now, timing.PROBE_S)
         if self.receiver and not self.lost and not self._alive():
             self.lose(f"{self._to} is dead", now)
 

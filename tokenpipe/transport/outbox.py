@@ -78,7 +78,10 @@ class Outbox:
         elif not busy or window.first == self._pinged_at:
             self._say("ping", **self._position())
         self._pinged_at = window.first
-        self.ping_due = now + (timing.TAIL_PING_S if busy or self.ending else timing.PING_S)
+        if busy or self.ending:
+            self.ping_due = now + timing.TAIL_PING_S
+        else:
+            self.ping_due = timing.on_grid(now, timing.PING_S)
 
     def _resend(self, first: int, last: int) -> None:
         if first < self._window.first:
@@ -153,4 +156,7 @@ class Outbox:
         if self.ending:
             self.ping_due = now
         else:
-            self.ping_due = now + (timing.TAIL_PING_S if len(self._window) else timing.PING_S)
+            if len(self._window):
+                self.ping_due = now + timing.TAIL_PING_S
+            else:
+                self.ping_due = timing.on_grid(now, timing.PING_S)

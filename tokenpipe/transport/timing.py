@@ -18,3 +18,12 @@ DEATH_GRACE_S = 0.05  # what a dead sender had sent may still be in libzmq's han
 NEVER = float("inf")
 
 Clock = Callable[[], float]
+
+
+def on_grid(now: float, period_s: float) -> float:
+    """Return the next multiple of a period after `now`.
+
+    Lanes that have nothing to do wake at the same moments, so that an idle process wakes once for
+    all of them.
+    """
+    return (now // period_s + 1) * period_s

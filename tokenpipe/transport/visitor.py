@@ -45,7 +45,7 @@ class Visitor:
         self.incarnation = hello.source
         self.route = route
         self.since_ns = hello.fields["since_ns"]
-        self.probe_due = now + timing.PROBE_S
+        self.probe_due = timing.on_grid(now, timing.PROBE_S)
         self.changes.append(PeerUp(hello.source))
 
     def end(self, applied: int) -> None:
@@ -59,7 +59,7 @@ class Visitor:
 
     def probe(self, now: float) -> None:
         """Look whether it lives; if not, a moment is left for its last words."""
-        self.probe_due = now + timing.PROBE_S
+        self.probe_due = timing.on_grid(now, timing.PROBE_S)
         if self.dead_at == timing.NEVER and not self._alive():
             self.dead_at = now + timing.DEATH_GRACE_S
 
