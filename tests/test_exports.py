@@ -5,8 +5,12 @@ from __future__ import annotations
 import ast
 import importlib
 from pathlib import Path
+from types import ModuleType
 
 import pytest
+
+import tokenpipe
+from tokenpipe import errors, types
 
 PACKAGE = Path(__file__).parent.parent / "tokenpipe"
 DOORS = sorted(PACKAGE.rglob("__init__.py"))
@@ -35,3 +39,13 @@ def test_door_shows_what_it_opens(path: Path) -> None:
 @pytest.mark.parametrize("path", DOORS, ids=lambda path: path.parent.name)
 def test_room_begins_with_its_law(path: Path) -> None:
     assert ast.get_docstring(ast.parse(path.read_text(encoding="utf-8")))
+
+
+@pytest.mark.parametrize("module", [errors, types], ids=lambda module: module.__name__)
+def test_public_page_has_every_error_type_and_event(module: ModuleType) -> None:
+    defined = {
+        name
+        for name, value in vars(module).items()
+        if isinstance(value, type) and value.__module__ == module.__name__
+    }
+    assert defined <= set(tokenpipe.__all__)

@@ -5,9 +5,26 @@ An engine makes a `Pipeline`, its workers a `Publisher` each, its API servers an
 """
 
 from tokenpipe.client import AsyncClient, Client
-from tokenpipe.errors import TokenpipeError
+from tokenpipe.errors import (
+    ConfigError,
+    ForkError,
+    FrameError,
+    FrameTooLarge,
+    LaneBusy,
+    LaneClosed,
+    LaneError,
+    LaneFull,
+    LaneLost,
+    ProcessorFailed,
+    RequestFailed,
+    RequestRejected,
+    RowError,
+    SlotBusy,
+    StartupError,
+    TokenpipeError,
+)
 from tokenpipe.pipeline import Pipeline
-from tokenpipe.runners import Publisher, StepLane, StepLogprobs
+from tokenpipe.runners import Publisher, StepLane, StepLaneReader, StepLogprobs
 from tokenpipe.topology import Topology
 from tokenpipe.types import (
     Aborted,
@@ -32,8 +49,10 @@ from tokenpipe.types import (
     Submitted,
     TokenLogprobs,
     Usage,
+    make_handle,
+    split_handle,
 )
-from tokenpipe.wire import StepBind, StepPlan
+from tokenpipe.wire import OutputFrame, StepBind, StepPlan
 
 __all__ = [
     "AbortRequested",
@@ -41,12 +60,23 @@ __all__ = [
     "AsyncClient",
     "Client",
     "ClientLost",
+    "ConfigError",
     "Event",
     "FinishReason",
     "Finished",
+    "ForkError",
+    "FrameError",
+    "FrameTooLarge",
+    "LaneBusy",
+    "LaneClosed",
+    "LaneError",
+    "LaneFull",
+    "LaneLost",
     "Mismatch",
+    "OutputFrame",
     "Pipeline",
     "PrefillDone",
+    "ProcessorFailed",
     "ProcessorLost",
     "ProcessorUp",
     "Publisher",
@@ -54,13 +84,19 @@ __all__ = [
     "RankUp",
     "Released",
     "Request",
+    "RequestFailed",
     "RequestOutput",
+    "RequestRejected",
     "RescheduleReason",
     "Rescheduled",
+    "RowError",
     "RowStatus",
     "SamplingParams",
+    "SlotBusy",
+    "StartupError",
     "StepBind",
     "StepLane",
+    "StepLaneReader",
     "StepLogprobs",
     "StepPlan",
     "Submitted",
@@ -68,4 +104,6 @@ __all__ = [
     "TokenpipeError",
     "Topology",
     "Usage",
+    "make_handle",
+    "split_handle",
 ]
