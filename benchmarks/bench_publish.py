@@ -20,6 +20,7 @@ from rich.console import Console
 from rich.table import Table
 
 from tokenpipe.bench.pace import Samples
+from tokenpipe.bench.summary import machine as describe_machine
 from tokenpipe.runners import Publisher
 
 from . import machine
@@ -118,7 +119,7 @@ def main(argv: list[str]) -> int:
         )
     Console().print(view)
     if args.json is not None:
-        figures = {"machine": machine.describe(), "reports": reports}
+        figures = {"machine": describe_machine(), "reports": reports}
         args.json.write_text(json.dumps(figures, indent=1))
     return 1 if any(report["wrong"] for report in reports) else 0
 

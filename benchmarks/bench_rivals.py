@@ -17,7 +17,8 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from . import machine
+from tokenpipe.bench.summary import machine as describe_machine
+
 from .launch import run_rival
 from .ours import LABEL as OURS
 from .ours import run_ours
@@ -90,7 +91,7 @@ def main(argv: list[str]) -> int:
             label: [report["tokens_per_s"] for report in each] for label, each in runs.items()
         }
         figures = {
-            "machine": machine.describe(),
+            "machine": describe_machine(),
             "workload": {name: getattr(work, name) for name in Workload.__slots__},
             "reports": reports,
             "tokens_per_s_of_all_runs": spread,

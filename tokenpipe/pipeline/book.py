@@ -22,7 +22,6 @@ class Entry:
     handle: int | None = None
     output_token_ids: tuple[int, ...] = ()
     abort_requested: bool = False  # its client gave it up, the engine was told once
-    abort_sent: bool = False  # the engine's abort went to the processor
 
 
 @dataclass(slots=True)
@@ -130,7 +129,6 @@ class Book:
             self.end(entry)
         else:
             entry.handle = None
-            entry.abort_sent = False
             entry.output_token_ids = tuple(output_token_ids)
         return entry
 
