@@ -13,9 +13,10 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from tokenpipe.errors import TokenpipeError
 
-from .options import Options
+from .options import BATCH, CLIENTS, DP, TP, Options
 from .report import table
-from .run import run
+from .run import Stopped, run
+from .signals import StopSignals
 
 app = typer.Typer(add_completion=False, help=__doc__, pretty_exceptions_enable=False)
 
@@ -29,9 +30,15 @@ def _rate(text: str) -> float:
     return value
 
 
+def _own(default: int) -> str:
+    return f"(default: {default}, or as the topology file says)"
+
+
 @app.command()
 def main(
-    batch: Annotated[int, typer.Option(min=1, help="slots of a DP rank")] = Options.batch,
+    batch: Annotated[
+        int | None, typer.Option(min=1, help=f"slots of a DP rank {_own(BATCH)}")
+    ] = None,
     steps: Annotated[
         int | None, typer.Option(min=1, help="requests of so many steps, instead of a trace")
     ] = None,
@@ -44,10 +51,12 @@ def main(
     pin: Annotated[bool, typer.Option(help="workers on one core, clients on the next")] = False,
     tokens_per_row: Annotated[int, typer.Option(min=1)] = 1,
     logprobs: Annotated[int | None, typer.Option(min=0, help="top-k beside each token")] = None,
-    dp: Annotated[int, typer.Option(min=1, help="data-parallel ranks")] = Options.dp,
-    tp: Annotated[int, typer.Option(min=1, help="tensor-parallel ranks")] = Options.tp,
+    dp: Annotated[int | None, typer.Option(min=1, help=f"data-parallel ranks {_own(DP)}")] = None,
+    tp: Annotated[int | None, typer.Option(min=1, help=f"tensor-parallel ranks {_own(TP)}")] = None,
     processors: Annotated[int | None, typer.Option(min=1)] = None,
-    clients: Annotated[int, typer.Option(min=1)] = Options.clients,
+    clients: Annotated[
+        int | None, typer.Option(min=1, help=f"client processes {_own(CLIENTS)}")
+    ] = None,
     consume: Annotated[
         str, typer.Option(metavar="columns|streams", help="how a client reads")
     ] = "columns",
@@ -55,7 +64,8 @@ def main(
         float, typer.Option(min=0, max=1, help="chance per bind")
     ] = Options.preempt_rate,
     abort_rate: Annotated[
-        float, typer.Option(min=0, max=1, help="chance per bind")
+        float,
+        typer.Option(min=0, max=1, help="half by the engine, per bind; half by clients, each once"),
     ] = Options.abort_rate,
     seed: Annotated[int, typer.Option()] = 0,
     trace: Annotated[
@@ -65,11 +75,12 @@ def main(
     discard: Annotated[
         bool, typer.Option(help="make the tokens of --steps and publish none: the baseline")
     ] = False,
-    topology: Annotated[Path | None, typer.Option(help="YAML; options go on top")] = None,
+    topology: Annotated[Path | None, typer.Option(help="YAML; the options given go on top")] = None,
     json_file: Annotated[Path | None, typer.Option("--json", help="write the report there")] = None,
 ) -> None:
     """Run the pipeline on synthetic tokens; exit status 1 when one of them is wrong."""
     console = Console()
+    signals = StopSignals()
     try:
         options = Options(
             batch=batch,
@@ -92,10 +103,10 @@ def main(
             discard=discard,
             topology=topology,
         )
-        report = _watched(options, console)
-    except KeyboardInterrupt:
+        report = _watched(options, console, signals)
+    except Stopped:
         Console(stderr=True).print("interrupted; everything it had started is gone")
-        sys.exit(130)
+        sys.exit(signals.exit_status)
     except TokenpipeError as error:
         Console(stderr=True).print(f"[red]{type(error).__name__}[/red]: {error}", highlight=False)
         sys.exit(2)
@@ -105,9 +116,9 @@ def main(
     sys.exit(0 if report["ok"] else 1)
 
 
-def _watched(options: Options, console: Console) -> dict[str, object]:
+def _watched(options: Options, console: Console, signals: StopSignals) -> dict[str, object]:
     if not console.is_terminal:
-        return run(options)
+        return run(options, stop=signals.asked)
     columns = (
         TextColumn("[progress.description]{task.description}"),
         BarColumn(),
@@ -117,7 +128,11 @@ def _watched(options: Options, console: Console) -> dict[str, object]:
     )
     with Progress(*columns, console=console, transient=True) as bar:
         task = bar.add_task("tokenpipe bench", total=None)
-        return run(options, lambda done, total: bar.update(task, completed=done, total=total))
+        return run(
+            options,
+            lambda done, total: bar.update(task, completed=done, total=total),
+            signals.asked,
+        )
 
 
 if __name__ == "__main__":

@@ -12,7 +12,7 @@ import numpy as np
 
 from tokenpipe.wire import StepBind
 
-from .oracle import I32, I64, mix, seeds
+from .oracle import I32, I64, VOCAB_BITS, mix, seeds
 
 
 class Rows(NamedTuple):
@@ -34,11 +34,14 @@ class Batch:
     bind states: an engine that schedules ahead sends such rows too, and they must harm nobody.
     """
 
-    def __init__(self, *, tokens_per_row: int = 1, overrun: int = 2) -> None:
+    def __init__(
+        self, *, tokens_per_row: int = 1, overrun: int = 2, bits: int = VOCAB_BITS
+    ) -> None:
         if tokens_per_row < 1:
             raise ValueError(f"tokens_per_row must be at least 1, not {tokens_per_row}")
         self._k = tokens_per_row
         self._overrun = overrun
+        self._bits = bits
         self._handles: I64 = _NONE
         self._keys = np.zeros(0, dtype=np.uint64)
         self._offsets: I64 = _NONE
@@ -84,7 +87,7 @@ class Batch:
             drained = np.array(self._drained, dtype=np.int64)
             self._drained.clear()
         np.copyto(self._out, self._walk)
-        tokens = mix(self._out, self._scratch)
+        tokens = mix(self._out, self._scratch, self._bits)
         np.add(self._walk, self._leap, out=self._walk)
         self._taken += 1
         self._steps_to_change -= 1

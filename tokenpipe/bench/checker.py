@@ -11,9 +11,13 @@ from dataclasses import asdict, dataclass
 
 import numpy as np
 
-from .oracle import I32, I64, U64, seeds, tokens_of
+from tokenpipe.types import TokenLogprobs
+from tokenpipe.wire import OutputFrame
+
+from .oracle import I32, I64, U64, VOCAB_BITS, logprobs_of, seeds, tokens_of
 
 _INDEX = np.uint64(0xFFFFFFFF)
+UNKNOWN_OFFSET = 0xFFFFFFFF  # of a final row whose writer does not know how far the stream is
 
 
 @dataclass
@@ -25,11 +29,13 @@ class Verdict:
     duplicated: int = 0
     misattributed: int = 0  # not the token that this request has at this offset
     reordered: int = 0  # came, but after a later one
+    misscored: int = 0  # without the logprobs asked for, with others, or with some nobody asked for
 
     @property
     def wrong(self) -> int:
         """Number of tokens that were not delivered as they should be."""
-        return self.lost + self.duplicated + self.misattributed + self.reordered
+        wrong = self.lost + self.duplicated + self.misattributed + self.reordered
+        return wrong + self.misscored
 
     def __add__(self, other: Verdict) -> Verdict:
         mine, theirs = asdict(self), asdict(other)
@@ -37,9 +43,17 @@ class Verdict:
 
 
 class Checker:
-    """Check the output of one client, whose keys count up in their low 32 bits."""
+    """Check the output of one client, whose keys count up in their low 32 bits.
 
-    def __init__(self) -> None:
+    `bits` is the oracle's, `logprobs` the k that the client asked for (None: no logprobs).
+    Memory for `requests` of them is taken at once, and grows beyond.
+    """
+
+    def __init__(
+        self, *, bits: int = VOCAB_BITS, logprobs: int | None = None, requests: int = 0
+    ) -> None:
+        self._bits = bits
+        self._k = logprobs
         self._verdict = Verdict()
         self._keys: U64 = np.zeros(0, dtype=np.uint64)
         self._next: I64 = np.zeros(0, dtype=np.int64)  # offset that the next token should have
@@ -47,6 +61,8 @@ class Checker:
         self._known = np.zeros(0, dtype=np.bool_)
         self._starts, self._strides = seeds(self._keys)
         self._holes: dict[int, set[int]] = {}  # index -> offsets jumped over so far
+        if requests:
+            self._grow(requests + 1)
 
     def add(self, key: int) -> None:
         """Expect output of request `key`, from offset 0 on."""
@@ -69,7 +85,7 @@ class Checker:
         if not len(index) or int(index.max()) >= len(self._keys):
             return False
         beyond = offsets.astype(np.int64) > self._next[index]
-        return bool((beyond & (offsets != _INDEX.astype(np.int64))).any())
+        return bool((beyond & (offsets != UNKNOWN_OFFSET)).any())
 
     def rows(self, keys: U64, offsets: I64, counts: I64 | None, tokens: I32) -> None:
         """Check rows as they came: keys u64[n], offsets[n], counts[n] (None: all 1), tokens."""
@@ -93,14 +109,14 @@ class Checker:
             return self._walk(keys, offsets, counts, tokens)
         if counts is None:
             self._next[index] = offsets + 1
-            expected = tokens_of(self._starts[index], self._strides[index], offsets)
+            expected = tokens_of(self._starts[index], self._strides[index], offsets, self._bits)
         else:
             counts = counts.astype(np.int64)
             self._next[index] = offsets + counts
             before = np.cumsum(counts) - counts
             at = np.repeat(offsets - before, counts) + np.arange(len(tokens))
             each = np.repeat(index, counts)
-            expected = tokens_of(self._starts[each], self._strides[each], at)
+            expected = tokens_of(self._starts[each], self._strides[each], at, self._bits)
         right = int(np.count_nonzero(expected == tokens))
         self._verdict.tokens += right
         self._verdict.misattributed += len(tokens) - right
@@ -114,10 +130,42 @@ class Checker:
         first = self._fresh(index, offset, len(token_ids))
         at = np.arange(offset, offset + len(token_ids), dtype=np.int64)
         one = slice(index, index + 1)
-        expected = tokens_of(self._starts[one], self._strides[one], at)
+        expected = tokens_of(self._starts[one], self._strides[one], at, self._bits)
         right = expected == np.asarray(token_ids, dtype=np.int32)
         self._verdict.misattributed += int(np.count_nonzero(~right))
         self._verdict.tokens += int(np.count_nonzero(right[first:]))
+
+    def scores(self, frame: OutputFrame) -> None:
+        """Check the logprobs of a frame against its tokens."""
+        k, counts, ks = self._k, frame.counts, frame.lp_k
+        if k is None:
+            self._verdict.misscored += int(counts[ks >= 0].sum())
+            return
+        if not (ks[counts > 0] == k).all():
+            self._verdict.misscored += int(counts[ks != k].sum())
+            return  # whose scores are whose is for the row that is wrong to say
+        ids, values, ranks = logprobs_of(frame.tokens, k, self._bits)
+        shape = ids.shape
+        right = (frame.lp_ids.reshape(shape) == ids).all(axis=1)
+        right &= (frame.lp_values.reshape(shape) == values).all(axis=1)
+        right &= frame.lp_ranks == ranks
+        self._verdict.misscored += int(np.count_nonzero(~right))
+
+    def stream_scores(
+        self, token_ids: Sequence[int], logprobs: Sequence[TokenLogprobs] | None
+    ) -> None:
+        """Check the logprobs of one delta."""
+        got = [] if logprobs is None else list(logprobs)
+        expected: list[TokenLogprobs] = []
+        if self._k is not None:
+            tokens = np.asarray(token_ids, dtype=np.int32)
+            columns = (column.tolist() for column in logprobs_of(tokens, self._k, self._bits))
+            expected = [
+                TokenLogprobs(tuple(ids), tuple(values), rank)
+                for ids, values, rank in zip(*columns, strict=True)
+            ]
+        same = sum(mine == theirs for mine, theirs in zip(got, expected, strict=False))
+        self._verdict.misscored += max(len(got), len(expected)) - same
 
     def misplaced(self, gap: int) -> None:
         """Count a delta that began `gap` tokens after (lost) or before (repeated) its place."""
@@ -144,7 +192,8 @@ class Checker:
         at = 0
         for row, key in enumerate(keys.tolist()):
             count = 1 if counts is None else int(counts[row])
-            self.stream(key, int(offsets[row]), tokens[at : at + count].tolist())
+            if count or int(offsets[row]) != UNKNOWN_OFFSET:
+                self.stream(key, int(offsets[row]), tokens[at : at + count].tolist())
             at += count
 
     def _fresh(self, index: int, offset: int, count: int) -> int:
@@ -165,6 +214,6 @@ class Checker:
         size = max(size, 2 * len(self._keys), 1024)
         for name in ("_keys", "_next", "_stamp", "_known", "_starts", "_strides"):
             old = getattr(self, name)
-            new = np.zeros(size, dtype=old.dtype)
+            new = np.full(size, 0, dtype=old.dtype)  # writes each page now, not in a year
             new[: len(old)] = old
             setattr(self, name, new)

@@ -9,8 +9,8 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-VOCAB_SIZE = 1 << 17  # every token is below it
-_SHIFT = np.uint32(32 - 17)
+VOCAB_BITS = 17
+VOCAB_SIZE = 1 << VOCAB_BITS  # every token is below it, or below the 1 << bits that one asks for
 _HALF = np.uint32(16)
 _MIX = np.uint32(0x7FEB352D)
 
@@ -33,19 +33,27 @@ def seeds(keys: U64) -> tuple[U32, U32]:
     return start, stride
 
 
-def mix(walk: U32, scratch: U32) -> I32:
-    """Turn positions of walks into token ids, in place; returns a view of `walk`."""
+def bits_for(vocab_size: int) -> int:
+    """Return the bits of the tokens that fit a vocabulary: those of VOCAB_SIZE at most."""
+    return min(VOCAB_BITS, vocab_size.bit_length() - 1)
+
+
+def mix(walk: U32, scratch: U32, bits: int = VOCAB_BITS) -> I32:
+    """Turn positions of walks into token ids below 1 << bits, in place; returns a view of `walk`.
+
+    Fewer bits are the upper ones of the same token.
+    """
     np.right_shift(walk, _HALF, out=scratch)
     np.bitwise_xor(walk, scratch, out=walk)
     np.multiply(walk, _MIX, out=walk)
-    np.right_shift(walk, _SHIFT, out=walk)
+    np.right_shift(walk, np.uint32(32 - bits), out=walk)
     return walk.view(np.int32)
 
 
-def tokens_of(starts: U32, strides: U32, offsets: I64) -> I32:
+def tokens_of(starts: U32, strides: U32, offsets: I64, bits: int = VOCAB_BITS) -> I32:
     """Return i32[n] token ids from seeds u32[n] and token offsets i64[n]."""
     walk = starts + offsets.astype(np.uint32) * strides
-    return mix(walk, np.empty_like(walk))
+    return mix(walk, np.empty_like(walk), bits)
 
 
 def token(key: int, offset: int) -> int:
@@ -54,19 +62,19 @@ def token(key: int, offset: int) -> int:
     return int(tokens_of(start, stride, np.array([offset], dtype=np.int64))[0])
 
 
-def sequence(key: int, offset: int, count: int) -> list[int]:
+def sequence(key: int, offset: int, count: int, bits: int = VOCAB_BITS) -> list[int]:
     """Return `count` tokens of request `key` from `offset` on."""
     start, stride = seeds(np.full(1, key, dtype=np.uint64))
     offsets = np.arange(offset, offset + count, dtype=np.int64)
-    return tokens_of(start, stride, offsets).tolist()  # type: ignore[no-any-return]
+    return tokens_of(start, stride, offsets, bits).tolist()  # type: ignore[no-any-return]
 
 
-def logprobs_of(tokens: I32, k: int) -> tuple[I32, F32, I32]:
+def logprobs_of(tokens: I32, k: int, bits: int = VOCAB_BITS) -> tuple[I32, F32, I32]:
     """Return (ids i32[n, 1+k], values f32[n, 1+k], ranks i32[n]) that belong to `tokens` i32[n].
 
     The sampled token comes first, as on the wire; all three follow from the token alone.
     """
     beside = np.arange(1 + k, dtype=np.int32)
-    ids = (tokens[:, None] + beside * 7919) % VOCAB_SIZE
+    ids = (tokens[:, None] + beside * 7919) % (1 << bits)
     values = (ids % 4096 + 256 * beside).astype(np.float32) / np.float32(-256)
     return ids.astype(np.int32), values, (tokens % 97 + 1).astype(np.int32)

@@ -6,6 +6,8 @@ from typing import Any
 
 from rich.table import Table
 
+WRONG_TOKENS = ("lost", "duplicated", "misattributed", "reordered", "misscored")
+WRONG_REQUESTS = ("short", "unreleased", "unexplained")
 CPU = ("worker", "processor", "client", "engine", "total")
 
 
@@ -25,8 +27,13 @@ def table(report: dict[str, Any]) -> Table:
     for name, value, note in (
         ("requests", f"{report['ended']:,} of {report['requests']:,}", _reasons(report)),
         ("tokens out", f"{report['tokens_out']:,}", f"{report['tokens_in']:,} published"),
-        ("wrong tokens", _wrong(report), "lost, duplicated, misattributed, reordered"),
-        ("preempted / aborted", f"{events.get('preempt', 0)} / {events.get('abort', 0)}", ""),
+        ("wrong tokens", _wrong(report), ", ".join(WRONG_TOKENS)),
+        ("wrong requests", _wrong_requests(report), ""),
+        (
+            "preempted / aborted",
+            f"{events.get('preempt', 0)} / {events.get('Aborted', 0)}",
+            f"{report['given_up']} given up by clients",
+        ),
         ("rescheduled", f"{events.get('Rescheduled', 0)}", ""),
         ("tokens/s", f"{report['tokens_per_s']:,}", f"{report['seconds']} s"),
         ("publish()", _quantiles(report["publish_us"]), "µs p50 / p99 / max"),
@@ -48,13 +55,21 @@ def table(report: dict[str, Any]) -> Table:
     for error in report["errors"]:
         shown.add_row("error", "", error)
     verdict = "[green]every token once, in order[/green]" if report["ok"] else "[red]WRONG[/red]"
+    if config["discard"]:
+        verdict = "[yellow]nothing was published[/yellow]"
     shown.add_row("verdict", verdict, "")
     return shown
 
 
 def _wrong(report: dict[str, Any]) -> str:
-    names = ("lost", "duplicated", "misattributed", "reordered")
-    return " / ".join(str(report[name]) for name in names)
+    return " / ".join(str(report[name]) for name in WRONG_TOKENS)
+
+
+def _wrong_requests(report: dict[str, Any]) -> str:
+    """Say what else went wrong; nothing in a run that is right."""
+    missing = {"not ended": report["requests"] - report["ended"] if report["ended"] else 0}
+    counts = missing | {name: report[name] for name in WRONG_REQUESTS}
+    return ", ".join(f"{n} {name}" for name, n in counts.items() if n)
 
 
 def _reasons(report: dict[str, Any]) -> str:

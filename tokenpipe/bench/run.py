@@ -3,25 +3,31 @@
 from __future__ import annotations
 
 import json
+import random
 import tempfile
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from tokenpipe.errors import StartupError, TokenpipeError
 from tokenpipe.pipeline import Pipeline
 from tokenpipe.supervisor import Child, ChildSpec, Supervisor
-from tokenpipe.types import RankUp
+from tokenpipe.topology import Topology
+from tokenpipe.types import Event, ProcessorLost, RankUp
 
 from . import traces
+from .consumer import NEVER, Work
 from .cpu import Meter, cpu_s, rss_mb
 from .options import Options
+from .oracle import VOCAB_SIZE, bits_for
 from .scheduler import Scheduler
 from .summary import summarise
 
 LOCKSTEP_STEPS = 8  # granted at a time
 LOCKSTEP_WAIT_S = 0.002
+PATIENCE_S = 60.0  # a client without any row, though it has requests, gives up; a slow rate adds
 
 Progress = Callable[[int, int], None]
 
@@ -30,30 +36,57 @@ class BenchFailed(TokenpipeError):
     """A process of the bench ended before its time; the message has its last words."""
 
 
-def run(options: Options, progress: Progress = lambda done, total: None) -> dict[str, Any]:
-    """Run once and return the report (see `summary`)."""
-    trace = _trace(options)
+class Stopped(TokenpipeError):
+    """Somebody asked the bench to stop, and it did."""
+
+
+def run(
+    options: Options,
+    progress: Progress = lambda done, total: None,
+    stop: Callable[[], bool] = lambda: False,
+) -> dict[str, Any]:
+    """Run once and return the report (see `summary`).
+
+    `progress(done, total)` is called all the time, with requests; `stop()` is asked as often, and
+    ends the run with Stopped once it is true.
+    """
+    if options.discard:  # nobody answers a preempted or aborted request there
+        options = replace(options, preempt_rate=0.0, abort_rate=0.0)
     topology = options.make_topology()
+    trace = _trace(options, topology)
     with (
         tempfile.TemporaryDirectory(prefix="tokenpipe-bench-") as scratch,
         Pipeline(topology) as pipe,
         Supervisor(Path(scratch)) as children,
     ):
-        bench = _Bench(options, trace, pipe, children, Path(scratch), progress)
+        bench = _Bench(options, trace, pipe, children, Path(scratch), progress, stop)
         bench.start_workers()
         bench.start_clients()
         bench.serve()
+        bench.settle()
         return bench.finish()
 
 
-def _trace(options: Options) -> traces.Trace:
+def _trace(options: Options, topology: Topology) -> traces.Trace:
     if options.trace is not None:
         return traces.load(options.trace).faster(options.speed_up)
     if options.steps is not None:
         tokens = options.steps * options.tokens_per_row
-        arrivals = (traces.Arrival(0.0, 0, tokens),) * (options.batch * options.dp)
+        slots = topology.slots_per_rank * topology.data_parallel_size
+        arrivals = (traces.Arrival(0.0, 0, tokens),) * slots
         return traces.Trace(f"{options.steps} steps", "", arrivals)
     return traces.sample(options.requests, options.seed)
+
+
+def deal(trace: traces.Trace, clients: int, give_up_rate: float, seed: int) -> list[list[Work]]:
+    """Deal a trace out to clients; each gives up so many of its requests, somewhere inside."""
+    chance = random.Random(seed)
+    shares: list[list[Work]] = [[] for _ in range(clients)]
+    for index, arrival in enumerate(trace.arrivals):
+        leaves = chance.random() < give_up_rate
+        at = chance.randrange(arrival.output_tokens) if leaves else NEVER
+        shares[index % clients].append(Work(arrival.at_s, arrival.output_tokens, at))
+    return shares
 
 
 class _Bench:
@@ -65,6 +98,7 @@ class _Bench:
         children: Supervisor,
         scratch: Path,
         progress: Progress,
+        stop: Callable[[], bool],
     ) -> None:
         self.options = options
         self.trace = trace
@@ -72,6 +106,8 @@ class _Bench:
         self.children = children
         self.scratch = scratch
         self.progress = progress
+        self.stop = stop
+        self.ending = False
         self.workers: list[Child] = []
         self.clients: list[Child] = []
         self.meter = Meter.start()
@@ -82,9 +118,10 @@ class _Bench:
             {dp: pipe.step_lane(dp) for dp in self.ranks},
             slots=pipe.topology.slots_per_rank,
             preempt_rate=options.preempt_rate,
-            abort_rate=options.abort_rate,
+            abort_rate=options.abort_rate / 2,  # the other half the clients do
             seed=options.seed,
         )
+        self.bits = bits_for(pipe.topology.vocab_size or VOCAB_SIZE)
         # Ranks whose rows are compared must run the same steps: they run what each plan grants.
         self.lockstep = pipe.topology.tp_policy == "verify"
 
@@ -93,14 +130,15 @@ class _Bench:
         o = self.options
         for dp, tp in self.pipe.topology.workers:
             args = ["--endpoint", self.pipe.endpoint, "--dp", str(dp), "--tp", str(tp)]
-            args += ["--tokens-per-row", str(o.tokens_per_row)]
+            args += ["--tokens-per-row", str(o.tokens_per_row), "--bits", str(self.bits)]
             args += ["--report", str(self._report("worker", f"{dp}.{tp}"))]
             if o.rate is not None:
                 args += ["--rate", str(o.rate)]
             if o.logprobs is not None:
                 args += ["--logprobs", str(o.logprobs)]
             if o.discard:
-                args += ["--discard", "--steps", str(o.steps)]
+                rows = (o.steps or 0) * self.pipe.topology.slots_per_rank
+                args += ["--discard", "--rows", str(rows)]
             if o.pin:
                 args += ["--pin", "0"]
             if self.lockstep:
@@ -117,9 +155,8 @@ class _Bench:
     def start_clients(self) -> None:
         """Deal the trace out to the clients and start them."""
         o = self.options
-        shares: list[list[tuple[float, int]]] = [[] for _ in range(o.clients)]
-        for index, arrival in enumerate(self.trace.arrivals):
-            shares[index % o.clients].append((arrival.at_s, arrival.output_tokens))
+        shares = deal(self.trace, o.client_count(), o.abort_rate / 2, o.seed)
+        patience_s = PATIENCE_S + (10 / o.rate if o.rate else 0.0)
         self.processor_cpu = self._processors(cpu_s)
         self.meter = Meter.start()
         for index, share in enumerate(shares):
@@ -127,7 +164,8 @@ class _Bench:
             work.write_text(json.dumps(share))
             args = ["--endpoint", self.pipe.endpoint, "--name", f"bench-{index}"]
             args += ["--work", str(work), "--report", str(self._report("client", str(index)))]
-            args += ["--consume", o.consume]
+            args += ["--consume", o.consume, "--bits", str(self.bits)]
+            args += ["--patience", str(patience_s)]
             if o.logprobs is not None:
                 args += ["--logprobs", str(o.logprobs)]
             if o.pin:
@@ -137,13 +175,22 @@ class _Bench:
     def serve(self) -> None:
         """Schedule until every client has what it asked for (discarding: until workers end)."""
         total = len(self.trace.arrivals)
-        awaited = self.workers if self.options.discard else self.clients
+        awaited = self.clients
+        if self.options.discard:  # the ranks that only follow end when the engine does
+            leaders = [w for w in self.workers if w.spec.rank.endswith(".0")]
+            awaited = self.workers if self.lockstep else leaders
         while any(child.died is None for child in awaited):
             now = time.monotonic()
             due = self.scheduler.next_deadline
             self._events(0.2 if due is None else max(0.0, min(0.2, due - now)))
             counts = self.scheduler.counts
             self.progress(counts["Finished"] + counts["Aborted"], total)
+
+    def settle(self) -> None:
+        """Schedule until every slot is free again, or the time for closing is over."""
+        deadline = time.monotonic() + self.pipe.topology.timeouts.close_s
+        while not (self.options.discard or self.scheduler.idle or time.monotonic() > deadline):
+            self._events(0.05)
 
     def finish(self) -> dict[str, Any]:
         """End the workers in order, read every report, add them up."""
@@ -153,6 +200,7 @@ class _Bench:
         }
         processor_cpu = self._processors(cpu_s) - self.processor_cpu
         engine = self.meter.spent()
+        self.ending = True
         for dp in self.ranks:
             self.pipe.step_lane(dp).end()
         self._await_workers(time.monotonic() + self.pipe.topology.timeouts.close_s + 1)
@@ -166,15 +214,16 @@ class _Bench:
             engine=engine,
             rss=rss,
             events=dict(self.scheduler.counts),
+            unreleased=0 if self.options.discard else self.scheduler.unreleased,
         )
 
-    def _events(self, timeout_s: float) -> list[Any]:
+    def _events(self, timeout_s: float) -> list[Event]:
         self.pipe.wait(min(timeout_s, LOCKSTEP_WAIT_S) if self.lockstep else timeout_s)
         events = self.pipe.poll()
         now = time.monotonic()
         self.scheduler.handle(events, now)
         self.scheduler.schedule(now, LOCKSTEP_STEPS if self.lockstep else None)
-        self._look_after_children()
+        self._look_after(events)
         return events
 
     def _start(self, role: str, rank: str, args: list[str]) -> Child:
@@ -185,13 +234,26 @@ class _Bench:
             if time.monotonic() > deadline:
                 raise BenchFailed("a worker did not end though its step lane did")
             self.pipe.wait(0.05)
-            self.scheduler.handle(self.pipe.poll(), time.monotonic())  # nothing more is ordered
-            self._look_after_children()
+            events = self.pipe.poll()
+            self.scheduler.handle(events, time.monotonic())  # nothing more is ordered
+            self._look_after(events)
 
-    def _look_after_children(self) -> None:
+    def _look_after(self, events: list[Event]) -> None:
+        """Raise where one of our processes, or a processor, is gone, or where we are to stop."""
+        for event in events:
+            if isinstance(event, ProcessorLost):
+                raise BenchFailed(f"processor {event.processor} was lost: {event.reason}")
         for died in self.children.poll():
-            if died.returncode != 0:
-                raise BenchFailed(f"{died.child} ended with {died.reason}:\n{died.log_tail}")
+            if died.returncode != 0 or not self._may_end(died.child):
+                early = " before its time" if died.returncode == 0 else ""
+                raise BenchFailed(f"{died.child} ended with {died.reason}{early}:\n{died.log_tail}")
+        if self.stop():
+            raise Stopped("the bench was asked to stop")
+
+    def _may_end(self, child: Child) -> bool:
+        if child in self.clients:
+            return self._report("client", child.spec.rank).exists()
+        return self.ending or self.options.discard
 
     def _report(self, role: str, rank: str) -> Path:
         return self.scratch / f"report-{role}-{rank}.json"

@@ -119,6 +119,11 @@ class Scheduler:
         return not self._waiting and not self._bindings
 
     @property
+    def unreleased(self) -> int:
+        """How many handles have no Released yet."""
+        return len(self._bindings)
+
+    @property
     def next_deadline(self) -> float | None:
         """When `schedule` should be called though no event came; None for never."""
         return self._strikes[0][0] if self._strikes else None

@@ -14,6 +14,7 @@ from .options import Options
 from .traces import Trace
 
 Report = dict[str, Any]
+WRONG = ("lost", "duplicated", "misattributed", "reordered", "misscored", "short")
 
 
 def summarise(
@@ -27,13 +28,14 @@ def summarise(
     engine: Report,
     rss: dict[str, float],
     events: dict[str, int],
+    unreleased: int,
 ) -> Report:
     """Return the report of a run; `ok` is False when a token or a request went wrong."""
     tokens = sum(c["tokens"] for c in clients)
     reasons = sum((Counter(c["reasons"]) for c in clients), Counter[str]())
-    wrong = {k: sum(c[k] for c in clients) for k in ("lost", "duplicated", "misattributed")}
-    wrong["reordered"] = sum(c["reordered"] for c in clients)
-    wrong["short"] = sum(c["short"] for c in clients)
+    wrong = {name: sum(c[name] for c in clients) for name in WRONG}
+    wrong["unreleased"] = unreleased
+    wrong["unexplained"] = 0 if options.discard else _unexplained(reasons, events)
     undelivered = sum(w["undelivered"] for w in workers)
     span = _span(clients)
     ended = sum(reasons.values())
@@ -41,6 +43,7 @@ def summarise(
         "requests": len(trace.arrivals),
         "ended": ended,
         "reasons": dict(reasons),
+        "given_up": sum(c["given_up"] for c in clients),
         "tokens_in": sum(w["tokens"] for w in workers),
         "tokens_out": tokens,
         **wrong,
@@ -59,14 +62,24 @@ def summarise(
         "events": events,
         "errors": [error for c in clients for error in c["errors"]][:10],
         "trace": {"name": trace.name, "credit": trace.credit, "skipped": trace.skipped},
-        "config": {**options.as_dict(), "topology": topology.to_json_dict()},
+        "config": {**options.as_dict(topology), "topology": topology.to_json_dict()},
         "machine": machine(),
     }
     complete = options.discard or ended == len(trace.arrivals)
     # An engine that ends because all is delivered owes its workers no acknowledgement of rows
     # past the end, so undelivered frames are shown and not judged: lost tokens are.
-    report["ok"] = complete and not any(wrong.values()) and not reasons.get("error")
+    fine = not any(wrong.values()) and not reasons.get("error") and not events.get("Mismatch")
+    report["ok"] = complete and fine
     return report
+
+
+def _unexplained(reasons: Counter[str], events: dict[str, int]) -> int:
+    """Return by how many the aborts that the clients saw differ from those the engine did.
+
+    A client that walked away does not see how its request ended.
+    """
+    aborted, seen = events.get("Aborted", 0), reasons["abort"]
+    return max(seen - aborted, aborted - seen - reasons["left"], 0)
 
 
 def _span(clients: list[Report]) -> float:

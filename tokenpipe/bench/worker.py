@@ -24,7 +24,7 @@ from tokenpipe.wire import StepPlan
 
 from .batch import Batch, Rows
 from .cpu import Meter, pin
-from .oracle import logprobs_of
+from .oracle import VOCAB_BITS, logprobs_of
 from .pace import Pace, Samples
 
 IDLE_WAIT_S = 0.1  # a worker with nothing to publish polls at least every 100 ms
@@ -79,10 +79,10 @@ class Discard:
 class Worker:
     """Take plans and run the steps they ask for.
 
-    `steps` ends the run after that many. `follow` applies plans but runs no steps, for a TP rank
-    whose publisher does not send. With `lockstep`, a plan's `extra` is the number of steps
-    (decimal) to run before the next plan is taken: TP ranks whose rows are compared then agree on
-    what belongs to which step.
+    `steps` ends the run after that many, `most_rows` once so many rows were made. `follow` applies
+    plans but runs no steps, for a TP rank whose publisher does not send. With `lockstep`, a plan's
+    `extra` is the number of steps (decimal) to run before the next plan is taken: TP ranks whose
+    rows are compared then agree on what belongs to which step.
     """
 
     lane: PlanLane
@@ -90,7 +90,9 @@ class Worker:
     batch: Batch
     rate: float | None = None
     steps: int | None = None
+    most_rows: int | None = None
     logprobs: int | None = None
+    bits: int = VOCAB_BITS
     follow: bool = False
     lockstep: bool = False
     clock: Callable[[], float] = time.monotonic
@@ -106,7 +108,7 @@ class Worker:
         self._pace = Pace(self.rate, self.clock())
 
     def run(self) -> None:
-        """Work until the engine ends the lane, `steps` are done or someone sets `stopped`."""
+        """Work until the engine ends the lane, all is done or someone sets `stopped`."""
         turn = self.granted_turn if self.lockstep else self.turn
         while not self._over():
             turn()
@@ -152,6 +154,8 @@ class Worker:
         }
 
     def _over(self) -> bool:
+        if self.most_rows is not None and self.rows >= self.most_rows:
+            return True
         return self.stopped or self.lane.ended or self.step == self.steps
 
     def _take(self, timeout_s: float) -> None:
@@ -166,7 +170,9 @@ class Worker:
         rows = self.batch.step()
         self.step += 1
         self._pace.took()
-        logprobs = None if self.logprobs is None else logprobs_of(rows.tokens, self.logprobs)
+        logprobs = None
+        if self.logprobs is not None:
+            logprobs = logprobs_of(rows.tokens, self.logprobs, self.bits)
         begin = time.perf_counter_ns()
         self._publish(rows, logprobs)
         self.publish_ns.add(time.perf_counter_ns() - begin)
@@ -192,9 +198,11 @@ def parse(argv: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("--tp", type=int, default=0, help="tensor-parallel rank")
     parser.add_argument("--rate", type=float, help="steps per second; default as fast as it goes")
     parser.add_argument("--steps", type=int, help="end after that many steps")
+    parser.add_argument("--rows", type=int, help="end after that many rows")
     parser.add_argument("--tokens-per-row", type=int, default=1)
     parser.add_argument("--overrun", type=int, default=2, help="steps beyond a request's end")
     parser.add_argument("--logprobs", type=int, help="top-k logprobs beside each token")
+    parser.add_argument("--bits", type=int, default=VOCAB_BITS, help="of the oracle's tokens")
     parser.add_argument("--lockstep", action="store_true", help="run the steps each plan grants")
     parser.add_argument("--discard", action="store_true", help="make tokens, publish nothing")
     parser.add_argument("--pin", type=int, help="CPU to run on")
@@ -212,10 +220,12 @@ def main(argv: Sequence[str]) -> int:
     worker = Worker(
         lane,
         Discard() if args.discard else publisher,
-        Batch(tokens_per_row=args.tokens_per_row, overrun=args.overrun),
+        Batch(tokens_per_row=args.tokens_per_row, overrun=args.overrun, bits=args.bits),
         rate=args.rate,
         steps=args.steps,
+        most_rows=args.rows,
         logprobs=args.logprobs,
+        bits=args.bits,
         follow=not publisher.sends,
         lockstep=args.lockstep,
     )

@@ -1,0 +1,105 @@
+"""The bench as a program: whoever is killed or asked to stop, it ends soon and leaves nothing."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import eventually
+
+
+class Bench:
+    """A bench that runs, with one worker, one client and one processor, until it is ended."""
+
+    def __init__(self, base: Path) -> None:
+        self.base = base
+        (base / "run").mkdir(mode=0o700)
+        (base / "tmp").mkdir()
+        topology = base / "t.yaml"
+        topology.write_text(f"runtime_dir: {base}/run\nclients: 1\nslots_per_rank: 4\n")
+        arguments = ["--steps", str(1 << 24), "--rate", "100", "--topology", str(topology)]
+        with open(base / "out", "wb") as out:
+            self.process = subprocess.Popen(
+                [sys.executable, "-m", "tokenpipe.bench", *arguments],
+                stdout=out,
+                stderr=out,
+                env={**os.environ, "TMPDIR": str(base / "tmp"), "COLUMNS": "200"},
+            )
+        assert eventually(lambda: self.child("bench.client") and self.running(), 30), self.output
+
+    def running(self) -> bool:
+        return bool(list((self.base / "run").glob("*/client*.lock")))
+
+    def child(self, module: str) -> int:
+        """Return the pid of the child that runs a module, 0 where there is none."""
+        children = Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children")
+        for pid in children.read_text().split():
+            try:
+                if f"tokenpipe.{module}" in Path(f"/proc/{pid}/cmdline").read_text().split("\0"):
+                    return int(pid)
+            except FileNotFoundError:  # it has just ended
+                continue
+        return 0
+
+    @property
+    def output(self) -> str:
+        return (self.base / "out").read_text()
+
+    def left(self) -> list[str]:
+        """List what is left in its directories."""
+        return [p.name for name in ("run", "tmp") for p in (self.base / name).iterdir()]
+
+
+@contextmanager
+def running(base: Path) -> Iterator[Bench]:
+    bench = Bench(base)
+    try:
+        yield bench
+    finally:
+        bench.process.kill()
+        bench.process.wait()
+
+
+@pytest.mark.parametrize(
+    ("module", "number", "named"),
+    [
+        ("bench.worker", signal.SIGKILL, "bench.worker 0.0"),
+        ("bench.worker", signal.SIGTERM, "before its time"),  # it ends with status 0
+        ("bench.client", signal.SIGKILL, "bench.client 0"),
+        ("processor", signal.SIGKILL, "processor 0 was lost"),
+    ],
+)
+def test_a_process_that_dies_ends_the_bench_and_is_named(
+    tmp_path: Path, module: str, number: int, named: str
+) -> None:
+    with running(tmp_path) as bench:
+        os.kill(bench.child(module), number)
+        assert bench.process.wait(20) in (1, 2), bench.output
+        assert named in bench.output and "BenchFailed" in bench.output
+        assert not bench.left()
+
+
+def test_a_second_signal_disturbs_no_clean_up(tmp_path: Path) -> None:
+    with running(tmp_path) as bench:
+        worker = bench.child("bench.worker")
+        bench.process.send_signal(signal.SIGTERM)
+        assert eventually(lambda: not bench.child("bench.worker"))  # it is cleaning up by now
+        bench.process.send_signal(signal.SIGINT)
+        bench.process.send_signal(signal.SIGTERM)
+        assert bench.process.wait(20) == 143, bench.output
+        assert not bench.left()
+        assert not Path(f"/proc/{worker}").exists()
+
+
+def test_wrong_arguments_are_status_2() -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "tokenpipe.bench", "--discard"], capture_output=True, text=True
+    )
+    assert done.returncode == 2 and "needs steps" in done.stderr
