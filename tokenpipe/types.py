@@ -235,7 +235,7 @@ class Released:
 
     request: Request
     handle: int
-    reason: str  # "drained", "rank_lost", "marker_timeout"
+    reason: str  # "drained", "marker_timeout", "rank_lost", "processor_lost", "slot_busy"
 
 
 @dataclass(frozen=True, slots=True)

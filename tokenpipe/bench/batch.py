@@ -60,6 +60,12 @@ class Batch:
         """Whether the next step has anything to say, be it only that a handle is drained."""
         return bool(len(self._handles) or self._drained)
 
+    def clear(self) -> None:
+        """Drop everything without a word: its handles are dead."""
+        self._keep(np.zeros(len(self._handles), dtype=np.bool_))
+        self._drained.clear()
+        self._spread()
+
     def change(self, binds: Iterable[StepBind], frees: Iterable[int]) -> None:
         """Apply a plan: take handles in, let others go. Unknown frees are drained all the same."""
         self._settle()

@@ -164,6 +164,8 @@ class Worker:
 
     def _change(self, plan: StepPlan) -> None:
         self.meter = self.meter or Meter.start()
+        if plan.reset:
+            self.batch.clear()
         self.batch.change(plan.binds, plan.frees)
 
     def _run_step(self) -> None:

@@ -59,7 +59,6 @@ class Book:
     def end(self, entry: Entry) -> None:
         """Take a request out after its final outcome."""
         self.requests.pop(entry.request.internal_id, None)
-        entry.handle = None
 
     def of_client(self, client: int) -> list[Entry]:
         """List the live requests of a client."""
@@ -104,19 +103,24 @@ class Book:
         return handle, entry
 
     def find(self, what: Request | int) -> Binding | None:
-        """Find the open binding of a request or handle, None where there is none."""
+        """Find the open binding of a request or handle, None where there is none.
+
+        Raises `TokenpipeError` for a number that never is a handle.
+        """
         if isinstance(what, Request):
             entry = self.requests.get(what.internal_id)
             if entry is None or entry.handle is None:
                 return None
             what = entry.handle
+        elif what <= 0:
+            raise TokenpipeError(f"{what} is not a handle")
         binding = self.bindings.get(what)
         return binding if binding is not None and binding.open else None
 
-    def outcome(
+    def close(
         self, handle: int, *, output_token_ids: Sequence[int] | None = None
-    ) -> Entry | None:
-        """Close a binding: with ids the request lives on from them, without it has ended.
+    ) -> Binding | None:
+        """Note a binding's outcome: with ids its request lives on from them, else it has ended.
 
         None where the handle is unknown or had its outcome: the report is late.
         """
@@ -125,12 +129,12 @@ class Book:
             return None
         binding.open = False
         entry = binding.entry
+        entry.handle = None
         if output_token_ids is None:
             self.end(entry)
         else:
-            entry.handle = None
             entry.output_token_ids = tuple(output_token_ids)
-        return entry
+        return binding
 
     def release(self, handle: int) -> Entry | None:
         """Forget a handle; None where it is unknown."""

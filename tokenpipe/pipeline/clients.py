@@ -1,166 +1,122 @@
-"""Hold the engine's two lanes to each client: submits in, final rows of unbound requests out."""
+"""Serve all clients: what they ask for becomes events; what no processor holds ends here."""
 
 from __future__ import annotations
 
-import struct
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
-from tokenpipe._core import pack_output
-from tokenpipe.errors import FrameError
 from tokenpipe.topology import Topology
-from tokenpipe.transport import (
-    Gap,
-    Instance,
-    LaneSender,
-    Peer,
-    PeerDown,
-    PeerUp,
-    Role,
-    open_receiver,
-    open_sender,
-    own_output_lane,
-    submit_lane,
-)
-from tokenpipe.types import FINISH_CODES
-from tokenpipe.wire import Message, unpack_control
+from tokenpipe.transport import Instance, Peer, Waiter
+from tokenpipe.types import AbortRequested, ClientLost, Event, Request, Submitted
+from tokenpipe.wire import CloseClient, GiveUp, Message, OpenClient, Submit
 
-from .outcomes import FinalRow
+from .book import Book
+from .client_link import ClientLink
+from .final_rows import FinalRow
+from .outcomes import Outcomes
 
-OWN_OUTPUT_BYTES = 1 << 24
-ROWS_PER_FRAME = 4096
-ERROR_BYTES = 2048  # so that a full frame fits the lane
-PIPELINE = 0xFFFF  # the "processor" of an OutputFrame that the pipeline itself wrote
+DRAINING = "the engine is shutting down"
 
 
-class ClientLink:
-    """One client's place in the engine, taken or free."""
+class Clients:
+    """The places for clients, taken or free, and the requests that come from them."""
 
     def __init__(
         self,
         instance: Instance,
         topology: Topology,
-        index: int,
         me: Peer,
+        waiter: Waiter,
+        book: Book,
+        outcomes: Outcomes,
         clock: Callable[[], float],
     ) -> None:
-        """Bind the submit lane of client `index`."""
-        self.index = index
-        self.client = 0  # incarnation of the client that is there, 0 for none
-        self.bad_messages = 0
+        """Open no place yet."""
+        self.draining = False
         self._instance = instance
-        self._clock = clock
+        self._topology = topology
         self._me = me
-        self._rows: list[FinalRow] = []
-        self.output: LaneSender | None = None
-        self.submits = open_receiver(
-            instance,
-            submit_lane(index),
-            me=me,
-            expects=Role("client", str(index)),
-            max_frame_bytes=topology.bounds.max_frame_bytes,
-            hold_bytes=topology.bounds.lane_bytes,
-            gap_timeout_s=topology.timeouts.gap_s,
-            clock=clock,
-        )
+        self._waiter = waiter
+        self._book = book
+        self._outcomes = outcomes
+        self._clock = clock
+        self._links: list[ClientLink] = []
+
+    def open(self) -> None:
+        """Bind the submit lane of every place."""
+        for index in range(self._topology.clients):
+            self._links.append(
+                ClientLink(
+                    self._instance, self._topology, index, self._me, self._waiter, self._clock
+                )
+            )
 
     @property
     def next_deadline(self) -> float:
-        """When `read` or `flush` is due next without anything having come."""
-        if self.output is None:
-            return self.submits.next_deadline
-        return min(self.submits.next_deadline, self.output.next_deadline)
+        """When `serve` is due next without anything having come."""
+        return min((link.next_deadline for link in self._links), default=float("inf"))
 
-    def changes(self) -> Iterator[tuple[int, str]]:
-        """Yield (incarnation, "") for a client that came, (0, reason) for one that went."""
-        self.submits.tick(self._clock())
-        for change in self.submits.changes():
-            if isinstance(change, PeerUp):
-                self._open(change.incarnation)
-                yield change.incarnation, ""
-            elif self.client:
-                self._close()
-                yield 0, change.reason if isinstance(change, PeerDown) else "closed"
+    def present(self) -> list[Message]:
+        """Return the commands that tell a new processor which clients are there."""
+        return [OpenClient(link.index, link.client) for link in self._links if link.client]
 
-    def read(self) -> Iterator[Message]:
-        """Yield what the client asked for, in order."""
-        for item in self.submits.recv():
-            if isinstance(item, Gap):
-                self.bad_messages += 1
-                continue
-            try:
-                messages = unpack_control(item)[1]
-            except FrameError:
-                self.bad_messages += 1
-                continue
-            yield from messages
-        self.submits.applied()
+    def serve(self) -> Iterator[Event | OpenClient | CloseClient]:
+        """Read every client; yield events for the engine and commands for every processor."""
+        for link in self._links:
+            for incarnation, reason in link.changes():
+                if incarnation:
+                    yield OpenClient(link.index, incarnation)
+                else:
+                    yield CloseClient(link.index)
+                    yield from self._lost(link.index, reason)
+            for message in link.read():
+                match message:
+                    case Submit():
+                        yield from self._submitted(link, message)
+                    case GiveUp():
+                        yield from self._given_up(link, message.key)
+                    case _:
+                        link.bad_messages += 1
 
-    def _open(self, incarnation: int) -> None:
-        self._close()
-        self.client = incarnation
-        self.output = open_sender(
-            self._instance,
-            own_output_lane(self.index),
-            me=self._me,
-            to=Role("client", str(self.index)),
-            bound_bytes=OWN_OUTPUT_BYTES,
-            receiver_incarnation=incarnation,
-            clock=self._clock,
+    def send(self, rows: Iterable[FinalRow]) -> None:
+        """Send final rows, and what earlier calls had to leave."""
+        for row in rows:
+            self._links[row.client].add(row)
+        for link in self._links:
+            link.flush()
+
+    def close(self, end: float) -> None:
+        """Close every place by the time `end`."""
+        for link in self._links:
+            link.close(max(0.0, min(1.0, end - self._clock())))
+
+    def _submitted(self, link: ClientLink, message: Submit) -> Iterator[Event]:
+        request = Request(
+            internal_id=message.key,
+            external_id=message.external_id,
+            client=link.index,
+            prompt_token_ids=message.prompt_token_ids,
+            params=message.params,
+            parent=message.parent or None,
+            sample_index=message.sample_index,
+            extra=message.extra,
         )
+        if not self._book.add(request):
+            link.bad_messages += 1
+        elif self.draining:
+            self._outcomes.reject(self._book.requests[message.key], DRAINING)
+        else:
+            yield Submitted(request)
 
-    def _close(self) -> None:
-        self.client = 0
-        self._rows.clear()
-        if self.output is not None:
-            self.output.close(0.0)
-            self.output = None
-
-    def add(self, row: FinalRow) -> None:
-        """Queue a final row; one for each live request of the client at most."""
-        if self.client:
-            self._rows.append(row)
-
-    def flush(self) -> None:
-        """Send queued rows as far as the lane's bound goes; read acknowledgements."""
-        lane = self.output
-        if lane is None:
+    def _given_up(self, link: ClientLink, key: int) -> Iterator[Event]:
+        entry = self._book.requests.get(key)
+        if entry is None or entry.request.client != link.index or entry.abort_requested:
             return
-        lane.poll()
-        while self._rows:
-            rows = self._rows[:ROWS_PER_FRAME]
-            frame = pack_final_rows(
-                (self._instance.id, self._me.incarnation, lane.receiver, lane.next_seq), rows
-            )
-            if len(frame) > lane.room:
-                return
-            lane.send(frame)
-            del self._rows[: len(rows)]
+        entry.abort_requested = True
+        yield AbortRequested(entry.request)
 
-    @property
-    def pending(self) -> bool:
-        """Whether rows wait that the client could still get."""
-        return bool(self._rows)
-
-    def close(self, timeout_s: float) -> None:
-        """Close both lanes."""
-        if self.output is not None:
-            self.output.close(timeout_s)
-        self.submits.close()
-
-
-def pack_final_rows(lane: tuple[int, int, int, int], rows: list[FinalRow]) -> bytes:
-    """Pack final rows without tokens into an OutputFrame."""
-    n = len(rows)
-    errors = [row.error.encode()[:ERROR_BYTES].decode(errors="ignore").encode() for row in rows]
-    client = rows[0].client
-    return pack_output(
-        (*lane, PIPELINE, client, n, 0, 0),
-        {
-            1: struct.pack(f"<{n}Q", *(row.key for row in rows)),
-            2: bytes(4 * n),
-            4: struct.pack(f"<{n}I", *(row.offset for row in rows)),
-            5: bytes(FINISH_CODES.index(row.finish_reason) for row in rows),
-            11: struct.pack(f"<{n}H", *(len(error) for error in errors)),
-            12: b"".join(errors),
-        },
-    )
+    def _lost(self, client: int, reason: str) -> Iterator[Event]:
+        yield ClientLost(client, self._instance.note("client", str(client)), reason)
+        for entry in self._book.of_client(client):
+            if not entry.abort_requested:
+                entry.abort_requested = True
+                yield AbortRequested(entry.request)

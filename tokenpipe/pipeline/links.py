@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from itertools import islice
 
-from tokenpipe.errors import FrameError, LaneError
-from tokenpipe.transport import Gap, LaneReceiver, LaneSender, Peer, PeerDown, PeerUp
+from tokenpipe.errors import FrameError
+from tokenpipe.transport import Gap, LaneReceiver, LaneSender, Peer, Waiter
 from tokenpipe.wire import LaneHeader, Message, pack_control, unpack_control
 
 MESSAGES_PER_FRAME = 256  # a bind may carry all ids of a long output
 
 
 class ProcessorLink:
-    """One processor as the engine sees it."""
+    """One processor as the engine sees it, from its start to its death."""
 
     def __init__(
         self,
@@ -24,36 +24,45 @@ class ProcessorLink:
         instance_id: int,
         commands: LaneSender,
         reports: LaneReceiver,
+        waiter: Waiter,
         clock: Callable[[], float],
     ) -> None:
-        """Stand on lanes that were made for it."""
+        """Stand on lanes that were made for it; their ports stand in `waiter`."""
         self.index = index
         self.ranks = ranks
-        self.commands = commands
-        self.reports = reports
-        self.lost = ""  # why, once it is gone
+        self.trouble = ""  # what it reported cannot be read: it is to be replaced
+        self.death = ""  # how its process ended, once that is known
+        self.closed = False
+        self._commands = commands
+        self._reports = reports
         self._me = me
         self._instance_id = instance_id
+        self._waiter = waiter
         self._clock = clock
         self._waiting: deque[Message] = deque()
+        waiter.add(commands.port)
+        waiter.add(reports.port)
 
     @property
     def ready(self) -> bool:
         """Whether both lanes have said hello and welcome."""
-        return self.commands.ready and self.reports.sender != 0
+        return self._commands.ready and self._reports.sender != 0
 
     @property
     def next_deadline(self) -> float:
         """When `poll` is due next without anything having come."""
-        return min(self.commands.next_deadline, self.reports.next_deadline)
+        if self.closed:
+            return float("inf")
+        return min(self._commands.next_deadline, self._reports.next_deadline)
 
     def dispatch(self, messages: Sequence[Message]) -> None:
         """Send commands, or keep them while the processor is not there or its lane is full."""
-        self._waiting.extend(messages)
-        self._send()
+        if not self.closed:
+            self._waiting.extend(messages)
+            self._send()
 
     def _send(self) -> None:
-        lane = self.commands
+        lane = self._commands
         while self._waiting and lane.ready:
             messages = list(islice(self._waiting, MESSAGES_PER_FRAME))
             header = LaneHeader(
@@ -66,33 +75,43 @@ class ProcessorLink:
             for _ in messages:
                 self._waiting.popleft()
 
-    def poll(self) -> Iterator[Message]:
-        """Yield the processor's reports; sets `lost` when it is gone."""
-        now = self._clock()
-        self.commands.poll()
+    def poll(self) -> list[Message]:
+        """Return the processor's reports; sets `trouble` where they end in something unreadable."""
+        if self.closed or self.trouble:
+            return []
+        self._commands.poll()
         self._send()
-        for change in self.reports.changes():
-            if not isinstance(change, PeerUp):
-                self.lost = change.reason if isinstance(change, PeerDown) else "closed its lane"
-        for item in self.reports.recv():
-            if isinstance(item, Gap):
-                raise LaneError(f"processor {self.index}: reports {item} are lost for good")
+        self._reports.changes()  # that it is gone, its process says; see `died`
+        reports: list[Message] = []
+        for item in self._reports.recv():
             try:
-                messages = unpack_control(item)[1]
+                if isinstance(item, Gap):
+                    raise FrameError(f"{item} are lost for good")
+                reports += unpack_control(item)[1]
             except FrameError as error:
-                raise LaneError(
-                    f"processor {self.index}: a report is unreadable: {error}"
-                ) from None
-            yield from messages
-        self.reports.applied()
-        self.reports.tick(now)
+                self.trouble = f"its reports cannot be read: {error}"
+                break
+        self._reports.applied()
+        self._reports.tick(self._clock())
+        return reports
+
+    def died(self, reason: str) -> None:
+        """Hear that its process ended: what it had reported is still to be read."""
+        self.death = reason
+        self._reports.doubt(self._clock())
 
     @property
-    def pending(self) -> bool:
-        """Whether commands are unsent or unacknowledged."""
-        return bool(self._waiting) or self.commands.unacked_frames > 0
+    def exhausted(self) -> bool:
+        """Whether a dead processor's last report has been read."""
+        return bool(self.death) and (bool(self.trouble) or not self._reports.sender)
 
     def close(self, timeout_s: float) -> None:
         """End the command lane, which tells the processor to finish, and close the other."""
-        self.commands.close(timeout_s)
-        self.reports.close()
+        if self.closed:
+            return
+        self.closed = True
+        self._waiting.clear()
+        for port in (self._commands.port, self._reports.port):
+            self._waiter.remove(port)
+        self._commands.close(timeout_s)
+        self._reports.close()

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Sequence
 
 from tokenpipe.types import (
     FINISH_CODES,
@@ -14,8 +13,10 @@ from tokenpipe.types import (
     Mismatch,
     PrefillDone,
     Released,
+    Request,
     Rescheduled,
     RescheduleReason,
+    split_handle,
 )
 from tokenpipe.wire import (
     HandleAborted,
@@ -28,20 +29,7 @@ from tokenpipe.wire import (
 )
 
 from .book import Book, Entry
-
-UNKNOWN_OFFSET = 0xFFFFFFFF
-"""Offset of a final row whose writer cannot know how far the stream is: it ends where it stands."""
-
-
-@dataclass(frozen=True, slots=True)
-class FinalRow:
-    """The last output row of a request that no processor holds."""
-
-    client: int
-    key: int
-    offset: int
-    finish_reason: FinishReason
-    error: str = ""
+from .final_rows import UNKNOWN_OFFSET, FinalRow, RecentlyEnded
 
 
 class Outcomes:
@@ -51,81 +39,102 @@ class Outcomes:
         """Stand beside a book."""
         self._book = book
         self._final_rows: list[FinalRow] = []
+        self._recently_ended = RecentlyEnded()
         self.late_reports = 0  # for a handle that is unknown or had its outcome
 
     def apply(self, report: Message) -> Event | None:
         """Turn one report into its event; None where it changes nothing."""
-        book = self._book
+        event: Event | None = None
         match report:
             case HandleFinished():
-                entry = book.outcome(report.handle)
-                if entry is not None:
-                    return Finished(
-                        entry.request,
-                        report.handle,
-                        FINISH_CODES[report.finish] or FinishReason.ERROR,
-                        report.output_tokens,
-                        None if report.stop_reason < 0 else report.stop_reason,
-                        report.error or None,
-                    )
+                event = self._finished(report)
             case HandleAborted():
-                entry = book.outcome(report.handle)
-                if entry is not None:
-                    return Aborted(entry.request, report.handle, report.output_tokens)
+                event = self._aborted(report)
             case HandleRescheduled():
-                return self._rescheduled(report)
+                reason = RescheduleReason(report.reason)
+                event = self._handed_back(
+                    report, lambda request, handle, ids: Rescheduled(request, handle, reason, ids)
+                )
             case HandlePrefilled():
-                entry = book.outcome(report.handle, output_token_ids=report.output_token_ids)
-                if entry is not None:
-                    ids = list(report.output_token_ids)
-                    return PrefillDone(entry.request, report.handle, ids)
+                event = self._handed_back(report, PrefillDone)
             case HandleReleased():
-                entry = book.release(report.handle)
-                if entry is not None:
-                    return Released(entry.request, report.handle, report.reason)
+                event = self._released(report)
             case RanksDiffer():
-                return Mismatch(report.dp, report.tp, report.step, report.handle)
+                event = Mismatch(report.dp, report.tp, report.step, report.handle)
             case _:
                 pass
-        self.late_reports += 1
-        return None
-
-    def _rescheduled(self, report: HandleRescheduled) -> Event | None:
-        binding = self._book.bindings.get(report.handle)
-        entry = self._book.outcome(report.handle, output_token_ids=report.output_token_ids)
-        if entry is None or binding is None:
+        if event is None:
             self.late_reports += 1
+        return event
+
+    def _finished(self, report: HandleFinished) -> Event | None:
+        entry = self._close(report.handle)
+        if entry is None:
             return None
-        if binding.aborting:  # the abort crossed the reschedule: the request is unbound now
-            return self.end_unbound(entry)
-        return Rescheduled(
+        return Finished(
             entry.request,
             report.handle,
-            RescheduleReason(report.reason),
-            list(report.output_token_ids),
+            FINISH_CODES[report.finish] or FinishReason.ERROR,
+            report.output_tokens,
+            None if report.stop_reason < 0 else report.stop_reason,
+            report.error or None,
         )
+
+    def _aborted(self, report: HandleAborted) -> Event | None:
+        entry = self._close(report.handle)
+        if entry is None:
+            return None
+        return Aborted(entry.request, report.handle, report.output_tokens)
+
+    def _close(self, handle: int) -> Entry | None:
+        """End the request of a handle; its processor sent the final row."""
+        binding = self._book.close(handle)
+        if binding is None:
+            return None
+        self._recently_ended.add(binding.entry.request, split_handle(handle)[0])
+        return binding.entry
+
+    def _handed_back(
+        self,
+        report: HandleRescheduled | HandlePrefilled,
+        make: Callable[[Request, int, list[int]], Event],
+    ) -> Event | None:
+        """Take a request back from its binding.
+
+        Where the engine's abort crossed the report, the request ends here: the processor drops an
+        abort of a handle that had its outcome.
+        """
+        binding = self._book.close(report.handle, output_token_ids=report.output_token_ids)
+        if binding is None:
+            return None
+        if binding.aborting:
+            return self.end_unbound(binding.entry, report.handle)
+        return make(binding.entry.request, report.handle, list(report.output_token_ids))
+
+    def _released(self, report: HandleReleased) -> Event | None:
+        entry = self._book.release(report.handle)
+        return None if entry is None else Released(entry.request, report.handle, report.reason)
 
     def take_final_rows(self) -> list[FinalRow]:
         """Return the final rows that are due since the last call."""
         rows, self._final_rows = self._final_rows, []
         return rows
 
-    def end_unbound(self, entry: Entry) -> Aborted:
-        """Abort a request that no slot holds."""
-        handle, request = entry.handle, entry.request
-        offset = len(entry.output_token_ids)
-        self._book.end(entry)
-        self._final_rows.append(
-            FinalRow(request.client, request.internal_id, offset, FinishReason.ABORT)
-        )
+    def end_unbound(self, entry: Entry, handle: int | None = None) -> Aborted:
+        """Abort a request that no slot holds; `handle` is its last one where it just had it."""
+        request, offset = entry.request, len(entry.output_token_ids)
+        self._end(entry, offset, FinishReason.ABORT, "")
         return Aborted(request, handle, offset)
 
     def reject(self, entry: Entry, error: str) -> None:
         """End an unbound request with an error."""
-        request, offset = entry.request, len(entry.output_token_ids)
+        self._end(entry, len(entry.output_token_ids), FinishReason.ERROR, error)
+
+    def _end(self, entry: Entry, offset: int, reason: FinishReason, error: str) -> None:
+        request = entry.request
         self._book.end(entry)
         self._final_rows.append(
-            FinalRow(request.client, request.internal_id, offset, FinishReason.ERROR, error)
+            FinalRow(request.client, request.internal_id, offset, reason, error)
         )
 
     def processor_lost(self, dp_ranks: Sequence[int], error: str) -> Iterable[Event]:
@@ -135,19 +144,15 @@ class Outcomes:
         where they stand; `output_tokens` counts what the request had when it was bound.
         """
         for handle, binding in self._book.handles_of(dp_ranks):
-            request = binding.entry.request
+            entry = binding.entry
             if binding.open:
-                tokens = len(binding.entry.output_token_ids)
-                self._book.outcome(handle)
-                self._final_rows.append(
-                    FinalRow(
-                        request.client,
-                        request.internal_id,
-                        UNKNOWN_OFFSET,
-                        FinishReason.ERROR,
-                        error,
-                    )
-                )
-                yield Finished(request, handle, FinishReason.ERROR, tokens, None, error)
+                tokens = len(entry.output_token_ids)
+                self._book.close(handle)
+                self._end(entry, UNKNOWN_OFFSET, FinishReason.ERROR, error)
+                yield Finished(entry.request, handle, FinishReason.ERROR, tokens, None, error)
             self._book.release(handle)
-            yield Released(request, handle, "processor_lost")
+            yield Released(entry.request, handle, "processor_lost")
+        for client, key in self._recently_ended.take(dp_ranks):
+            self._final_rows.append(
+                FinalRow(client, key, UNKNOWN_OFFSET, FinishReason.ERROR, error)
+            )

@@ -17,6 +17,7 @@ from tokenpipe.transport import (
     MemoryLane,
     Peer,
     Role,
+    Waiter,
     command_lane,
     new_incarnation,
     open_receiver,
@@ -39,9 +40,10 @@ class Pool:
         topology: Topology,
         me: Peer,
         supervisor: Supervisor,
+        waiter: Waiter,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """Start nothing yet."""
+        """Start nothing yet; the ports of what is started stand in `waiter`."""
         self.inline = topology.processors.mode == "inline"
         self.services: list[ProcessorService] = []
         self.children: dict[int, Child] = {}
@@ -51,6 +53,7 @@ class Pool:
         self._topology = topology
         self._me = me
         self._supervisor = supervisor
+        self._waiter = waiter
         self._clock = clock
 
     def start(self, index: int) -> ProcessorLink:
@@ -89,9 +92,21 @@ class Pool:
         )
         return link
 
+    @property
+    def next_deadline(self) -> float:
+        """When `turn` is due next without anything having come."""
+        return min((service.next_deadline for service in self.services), default=float("inf"))
+
+    def turn(self) -> None:
+        """Have the inline processors do what there is to do."""
+        for service in self.services:
+            service.turn(0.0)
+
     def close(self, end: float) -> None:
         """End the inline processors by the time `end`."""
         for service in self.services:
+            for port in service.ports:
+                self._waiter.remove(port)
             service.close(max(0.0, end - self._clock()))
         for claim in self._claims:
             claim.release()
@@ -108,7 +123,14 @@ class Pool:
     def _link(self, index: int, commands: LaneSender, reports: LaneReceiver) -> ProcessorLink:
         ranks = self._topology.ranks_of(index)
         return ProcessorLink(
-            index, ranks, self._me, self._instance.id, commands, reports, self._clock
+            index,
+            ranks,
+            self._me,
+            self._instance.id,
+            commands,
+            reports,
+            self._waiter,
+            self._clock,
         )
 
     def _start_inline(self, index: int) -> ProcessorLink:
@@ -117,17 +139,18 @@ class Pool:
         self._claims.append(self._instance.claim("processor", str(index)))
         command_ends = self._memory_lane(command_lane(index), self._me, it)
         report_ends = self._memory_lane(report_lane(index), it, self._me)
-        self.services.append(
-            ProcessorService(
-                self._instance,
-                self._topology,
-                index,
-                command_ends[1],
-                report_ends[0],
-                incarnation=it.incarnation,
-                clock=self._clock,
-            )
+        service = ProcessorService(
+            self._instance,
+            self._topology,
+            index,
+            command_ends[1],
+            report_ends[0],
+            incarnation=it.incarnation,
+            clock=self._clock,
         )
+        self.services.append(service)
+        for port in service.ports:
+            self._waiter.add(port)
         return self._link(index, command_ends[0], report_ends[1])
 
     def _memory_lane(self, name: str, source: Peer, to: Peer) -> tuple[LaneSender, LaneReceiver]:

@@ -88,7 +88,6 @@ class ProcessorService:
         self._waiter.add(commands.port)
         self._waiter.add(reports.port)
         self.stopping = False
-        self.bad_messages = 0
 
     def turn(self, timeout_s: float) -> bool:
         """Wait for something to do, do it; False when nothing had come in `timeout_s`."""
@@ -134,13 +133,13 @@ class ProcessorService:
             if not isinstance(change, PeerUp):
                 self.stopping = True
         for item in lane.recv(FRAMES_PER_TURN):
-            if isinstance(item, Gap):
-                raise LaneError(f"processor {self.index}: commands {item} are lost for good")
             try:
-                _, messages = unpack_control(item)
-            except FrameError:
-                self.bad_messages += 1
-                continue
+                if isinstance(item, Gap):
+                    raise FrameError(f"{item} are lost for good")
+                messages = unpack_control(item)[1]
+            except FrameError as error:
+                # Going on without a bind or an abort would hang a request; a new life does not.
+                raise LaneError(f"processor {self.index}: commands: {error}") from error
             for message in messages:
                 self._command(message, now)
         lane.applied()

@@ -11,7 +11,7 @@ import time
 from collections import deque
 from collections.abc import Callable
 
-from tokenpipe.errors import FrameError, LaneLost
+from tokenpipe.errors import FrameError, FrameTooLarge, LaneClosed, LaneFull, LaneLost
 from tokenpipe.topology import Topology
 from tokenpipe.transport import (
     ForkGuard,
@@ -33,6 +33,9 @@ from tokenpipe.wire import LaneHeader, StepPlan, pack_control, unpack_control
 from .publisher import check_rank
 
 PLAN_BYTES = 1 << 26  # plans that a worker has not taken
+PLANS_PER_FRAME = 256
+FRAME_SPARE = 1 << 10  # names of fields and header, of a plan and of a frame
+BIND_BYTES = 256
 ENGINE = Role("engine", "0")
 
 
@@ -112,8 +115,9 @@ class StepLaneReader:
 class StepLane:
     """The engine's end for one DP rank: every plan goes to each of its TP ranks.
 
-    `Pipeline.step_lane(dp_rank)` makes it and keeps it going; plans sent while a worker is not
-    yet there wait for it, plans for a rank that is lost are dropped with it.
+    `Pipeline.step_lane(dp_rank)` makes it and keeps it going. Plans sent while a worker is not yet
+    there wait for it. When the rank is lost, what waits is dropped, and workers of it that still
+    live get a plan with `reset`: all their handles are dead.
     """
 
     @staticmethod
@@ -131,21 +135,25 @@ class StepLane:
         *,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
+        check_rank(topology, dp_rank, 0)
         self.dp_rank = dp_rank
-        self._instance = instance
-        self._topology = topology
         self._clock = clock
-        self._ends = self._make_ends()
-
-    def _make_ends(self) -> list[_End]:
-        tp_ranks = range(self._topology.tensor_parallel_size)
-        return [_End(self._instance, self.dp_rank, tp, self._clock) for tp in tp_ranks]
+        self._ends = [
+            _End(instance, dp_rank, tp_rank, clock)
+            for tp_rank in range(topology.tensor_parallel_size)
+        ]
 
     def send(self, plan: StepPlan) -> None:
-        """Send a plan to every TP rank; never blocks. Raises `LaneFull` past 64 MiB unread."""
+        """Send a plan to every TP rank; never blocks.
+
+        Raises `LaneFull` where a worker has 64 MiB unread, `FrameTooLarge` for a plan that alone
+        is larger, `LaneClosed`; then no TP rank gets it.
+        """
+        size = _most_bytes(plan)
         for end in self._ends:
-            end.waiting.append(plan)
-            end.poll(self._instance.id)
+            end.check(size)
+        for end in self._ends:
+            end.add(plan, size)
 
     @property
     def ports(self) -> list[Port]:
@@ -160,22 +168,29 @@ class StepLane:
     def poll(self) -> None:
         """Greet, read acknowledgements, send what waited."""
         for end in self._ends:
-            end.poll(self._instance.id)
+            end.poll()
+
+    def reset(self) -> None:
+        """Have the rank begin anew: drop what waits, and tell workers that still live."""
+        for end in self._ends:
+            end.reset()
+
+    def renew(self) -> None:
+        """Hear that the rank is up: what follows is for the workers that are there now."""
+        for end in self._ends:
+            end.lane.doubt()
 
     def end(self) -> None:
         """Say that no plan follows: the workers see `ended` once they have the last one."""
         for end in self._ends:
             end.lane.end()
 
-    def reset(self) -> None:
-        """Begin anew, for the rank's next life."""
-        self.close()
-        self._ends = self._make_ends()
-
     def close(self, timeout_s: float = 0.0) -> None:
-        """End the lane: the workers see `ended`."""
+        """End the lane: the workers see `ended`; waits for their word at most `timeout_s`."""
+        self.end()
+        deadline = self._clock() + timeout_s
         for end in self._ends:
-            end.lane.close(timeout_s)
+            end.lane.close(max(0.0, deadline - self._clock()))
 
 
 class _End:
@@ -184,22 +199,68 @@ class _End:
     def __init__(
         self, instance: Instance, dp_rank: int, tp_rank: int, clock: Callable[[], float]
     ) -> None:
-        self.me = Peer(*ENGINE, new_incarnation())
-        self.waiting: deque[StepPlan] = deque()
+        self._me = Peer(*ENGINE, new_incarnation())
+        self._instance_id = instance.id
+        self._waiting: deque[tuple[StepPlan, int]] = deque()
+        self._waiting_bytes = 0
         self.lane = open_sender(
             instance,
             step_lane(dp_rank, tp_rank),
-            me=self.me,
+            me=self._me,
             to=Role("worker", f"{dp_rank}.{tp_rank}"),
             bound_bytes=PLAN_BYTES,
             clock=clock,
         )
 
-    def poll(self, instance_id: int) -> None:
+    def check(self, size: int) -> None:
+        """Raise where a plan of at most `size` bytes cannot be taken."""
+        lane = self.lane.port.lane
+        if self.lane.ending:
+            raise LaneClosed(f"lane {lane} was ended")
+        if size > PLAN_BYTES - FRAME_SPARE:
+            raise FrameTooLarge(f"lane {lane}: a plan of {size} bytes, {PLAN_BYTES} is the bound")
+        unread = self.lane.unacked_bytes + self._waiting_bytes
+        if unread + size > PLAN_BYTES - FRAME_SPARE:
+            raise LaneFull(f"lane {lane}: the worker has not read {unread} bytes of plans")
+
+    def add(self, plan: StepPlan, size: int) -> None:
+        self._waiting.append((plan, size))
+        self._waiting_bytes += size
+        self.poll()
+
+    def reset(self) -> None:
+        self._waiting.clear()
+        self._waiting_bytes = 0
+        if self.lane.receiver and not self.lane.ending:  # else nobody has anything to forget
+            self.lane.doubt()
+            self.add(StepPlan(0, reset=True), FRAME_SPARE)
+
+    def poll(self) -> None:
         lane = self.lane
         lane.poll()
-        if lane.ready and self.waiting:
-            plans = list(self.waiting)
-            header = LaneHeader(instance_id, self.me.incarnation, lane.receiver, lane.next_seq)
+        while self._waiting and lane.ready and not lane.ending:
+            room = lane.room - FRAME_SPARE
+            plans: list[StepPlan] = []
+            size = 0
+            for plan, plan_size in self._waiting:
+                if size + plan_size > room or len(plans) == PLANS_PER_FRAME:
+                    break
+                plans.append(plan)
+                size += plan_size
+            if not plans:
+                return
+            header = LaneHeader(
+                self._instance_id, self._me.incarnation, lane.receiver, lane.next_seq
+            )
             lane.send(pack_control(header, plans))
-            self.waiting.clear()
+            for _ in plans:
+                self._waiting_bytes -= self._waiting.popleft()[1]
+
+
+def _most_bytes(plan: StepPlan) -> int:
+    """Return what a plan takes at most on the wire: 9 bytes a handle, 5 a token id."""
+    size = FRAME_SPARE + len(plan.extra) + 9 * len(plan.frees)
+    for bind in plan.binds:
+        ids = len(bind.prompt_token_ids) + len(bind.output_token_ids)
+        size += BIND_BYTES + 5 * ids + len(bind.extra)
+    return size

@@ -138,6 +138,11 @@ class LaneReceiver:
         if not self._closed:
             self._inbox.tick(now)
 
+    def doubt(self, now: float) -> None:
+        """Look at once whether the sender lives: somebody has seen it die."""
+        if not self._closed and self.sender:
+            self._inbox.visitor.probe(now)
+
     def close(self) -> None:
         """Take the lane down and tell the sender."""
         self._guard.check("LaneReceiver")

@@ -80,6 +80,11 @@ class LaneSender:
         return self._link.reason
 
     @property
+    def ending(self) -> bool:
+        """Whether `end` or `close` was called: nothing more may be sent."""
+        return self._closed or self._outbox.ending
+
+    @property
     def ended(self) -> bool:
         """Whether the receiver, after `end`, said that everything is applied."""
         return self._outbox.ended
@@ -151,6 +156,18 @@ class LaneSender:
     def tick(self, now: float) -> None:
         """Do what is due by `now`: hello, ping, a look at the receiver's lock."""
         if not self._closed:
+            self._outbox.tick(now)
+
+    def doubt(self) -> None:
+        """Hear what the receiver has said so far, then be `ready` only after a new welcome.
+
+        For an owner who knows that the receiver may have been replaced: a frame sent before the
+        lane itself notices would be numbered for the dead one.
+        """
+        self.poll()
+        if not self._closed and self._link.receiver:
+            now = self._clock()
+            self._link.unknown(self._link.receiver, now)
             self._outbox.tick(now)
 
     # --- waiting ------------------------------------------------------------------------------

@@ -232,12 +232,17 @@ class StepBind:
 
 @dataclass(frozen=True, slots=True)
 class StepPlan:
-    """What changes in a rank's batch from this step on: new bindings, handles to let go."""
+    """What changes in a rank's batch from this step on: new bindings, handles to let go.
+
+    With `reset` everything before it is void: the rank was lost, all its handles are dead, and
+    the worker, which lives, drops its batch without a word before it takes the rest of the plan.
+    """
 
     step: U64
     binds: Annotated[tuple[StepBind, ...], Many(record(StepBind))] = ()
     frees: Wide = ()  # answer each with a drained row
     extra: Extra = b""
+    reset: Yes = False
 
 
 # --- worker to processor ------------------------------------------------------------------------

@@ -1,0 +1,164 @@
+"""Reports in handles become events about requests; final rows for what no processor holds."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.pipeline.test_book import book_with
+from tokenpipe.pipeline.final_rows import (
+    ERROR_BYTES,
+    ROWS_PER_FRAME,
+    UNKNOWN_OFFSET,
+    FinalRow,
+    RecentlyEnded,
+    pack_final_rows,
+)
+from tokenpipe.pipeline.outcomes import Outcomes
+from tokenpipe.types import (
+    Aborted,
+    Finished,
+    FinishReason,
+    Mismatch,
+    PrefillDone,
+    Released,
+    Rescheduled,
+    RescheduleReason,
+)
+from tokenpipe.wire import (
+    Counters,
+    HandleAborted,
+    HandleFinished,
+    HandlePrefilled,
+    HandleReleased,
+    HandleRescheduled,
+    OutputFrame,
+    RanksDiffer,
+)
+
+
+def test_each_report_becomes_its_event_once() -> None:
+    book, (one, two) = book_with(1, 2)
+    outcomes = Outcomes(book)
+    first, _ = book.bind(one, 0, 0)
+    second, _ = book.bind(two, 0, 1)
+    finished = HandleFinished(first, 1, 66, 9)
+    assert outcomes.apply(finished) == Finished(one, first, FinishReason.STOP, 9, 66)
+    assert outcomes.apply(finished) is None
+    assert outcomes.apply(HandleAborted(second, 3)) == Aborted(two, second, 3)
+    assert outcomes.apply(HandleReleased(first, "drained")) == Released(one, first, "drained")
+    assert outcomes.apply(HandleReleased(first, "drained")) is None
+    assert outcomes.apply(RanksDiffer(0, 1, 7, second)) == Mismatch(0, 1, 7, second)
+    assert outcomes.apply(Counters(1, {})) is None
+    assert outcomes.late_reports == 3
+    assert outcomes.take_final_rows() == []  # the processor sent them
+
+
+def test_an_error_is_named() -> None:
+    book, (one,) = book_with(1)
+    handle, _ = book.bind(one, 0, 0)
+    event = Outcomes(book).apply(HandleFinished(handle, 4, -1, 2, "bad token"))
+    assert event == Finished(one, handle, FinishReason.ERROR, 2, None, "bad token")
+
+
+@pytest.mark.parametrize("report", [HandleRescheduled, HandlePrefilled])
+def test_what_is_handed_back_can_be_bound_again(report: type) -> None:
+    book, (one,) = book_with(1)
+    outcomes = Outcomes(book)
+    handle, _ = book.bind(one, 0, 0)
+    if report is HandleRescheduled:
+        event = outcomes.apply(HandleRescheduled(handle, "preempted", (5, 6)))
+        assert event == Rescheduled(one, handle, RescheduleReason.PREEMPTED, [5, 6])
+    else:
+        assert outcomes.apply(HandlePrefilled(handle, (5, 6))) == PrefillDone(one, handle, [5, 6])
+    _, entry = book.bind(one, 1, 0)
+    assert entry.output_token_ids == (5, 6)
+
+
+@pytest.mark.case("B38")
+@pytest.mark.parametrize(
+    "crossing",
+    [lambda h: HandleRescheduled(h, "preempted", (5, 6)), lambda h: HandlePrefilled(h, (5, 6))],
+)
+def test_an_abort_that_crosses_the_hand_back_ends_the_request(crossing: object) -> None:
+    book, (one,) = book_with(1)
+    outcomes = Outcomes(book)
+    handle, _ = book.bind(one, 0, 0)
+    book.bindings[handle].aborting = True
+    assert outcomes.apply(crossing(handle)) == Aborted(one, handle, 2)  # type: ignore[operator]
+    assert book.entry(one) is None
+    assert outcomes.take_final_rows() == [FinalRow(0, 1, 2, FinishReason.ABORT)]
+    assert outcomes.apply(HandleReleased(handle, "drained")) == Released(one, handle, "drained")
+
+
+def test_an_unknown_reason_changes_nothing() -> None:
+    book, (one,) = book_with(1)
+    handle, _ = book.bind(one, 0, 0)
+    with pytest.raises(ValueError, match="whim"):
+        Outcomes(book).apply(HandleRescheduled(handle, "whim"))
+    assert book.find(one) is not None
+
+
+def test_unbound_requests_end_with_a_final_row() -> None:
+    book, (one, two) = book_with(1, 2)
+    outcomes = Outcomes(book)
+    assert outcomes.end_unbound(book.requests[1]) == Aborted(one, None, 0)
+    outcomes.reject(book.requests[2], "too long")
+    assert outcomes.take_final_rows() == [
+        FinalRow(0, 1, 0, FinishReason.ABORT),
+        FinalRow(0, 2, 0, FinishReason.ERROR, "too long"),
+    ]
+    assert outcomes.take_final_rows() == []
+    assert book.entry(two) is None
+
+
+def test_a_dead_processor_ends_what_it_held_and_what_it_may_not_have_delivered() -> None:
+    book, (one, two, three, four) = book_with(1, 2, 3, 4)
+    outcomes = Outcomes(book)
+    ended, _ = book.bind(one, 0, 0)
+    running, _ = book.bind(two, 0, 1)
+    lingering, _ = book.bind(three, 0, 2)
+    elsewhere, _ = book.bind(four, 1, 0)
+    outcomes.apply(HandleFinished(ended, 2, -1, 5))
+    outcomes.apply(HandleReleased(ended, "drained"))
+    outcomes.apply(HandleFinished(lingering, 2, -1, 5))
+    assert list(outcomes.processor_lost([0], "gone")) == [
+        Finished(two, running, FinishReason.ERROR, 0, None, "gone"),
+        Released(two, running, "processor_lost"),
+        Released(three, lingering, "processor_lost"),
+    ]
+    rows = outcomes.take_final_rows()
+    assert [row.key for row in rows] == [2, 1, 3]  # a kill may have eaten the rows of 1 and 3
+    assert {(row.offset, row.finish_reason) for row in rows} == {
+        (UNKNOWN_OFFSET, FinishReason.ERROR)
+    }
+    assert book.find(elsewhere) is not None
+    assert list(outcomes.processor_lost([0], "gone")) == []
+    assert outcomes.take_final_rows() == []
+
+
+def test_recently_ended_is_bounded_and_forgets_the_oldest() -> None:
+    _, requests = book_with(1, 2, 3, 4, 5)
+    recent = RecentlyEnded(capacity=3)
+    for one, dp in zip(requests, [0, 1, 0, 1, 0], strict=True):
+        recent.add(one, dp)
+    assert sorted(recent.take([0])) == [(0, 3), (0, 5)]
+    assert list(recent.take([0, 1])) == [(0, 4)]
+    assert list(recent.take([0, 1])) == []
+
+
+def test_final_rows_are_an_output_frame() -> None:
+    rows = [
+        FinalRow(3, (1 << 64) - 1, 7, FinishReason.ABORT),
+        FinalRow(3, 2, UNKNOWN_OFFSET, FinishReason.ERROR, "ü" * ERROR_BYTES),
+    ]
+    frame = OutputFrame.unpack(pack_final_rows((1, 2, 3, 4), rows))
+    assert frame.client == 3 and frame.rows == 2 and frame.tokens_total == 0
+    assert frame.keys.tolist() == [(1 << 64) - 1, 2]
+    assert frame.offsets.tolist() == [7, UNKNOWN_OFFSET]
+    assert frame.finish.tolist() == [3, 4]
+    assert frame.errors == ["", "ü" * (ERROR_BYTES // 2)]
+
+
+def test_a_full_frame_of_long_errors_fits_the_lane() -> None:
+    rows = [FinalRow(0, k, 0, FinishReason.ERROR, "x" * 9999) for k in range(ROWS_PER_FRAME)]
+    assert len(pack_final_rows((1, 2, 3, 4), rows)) < 1 << 24

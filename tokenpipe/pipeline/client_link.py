@@ -1,0 +1,148 @@
+"""Hold the engine's two lanes to each client: submits in, final rows of unbound requests out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+from tokenpipe.errors import FrameError
+from tokenpipe.topology import Topology
+from tokenpipe.transport import (
+    Gap,
+    Instance,
+    LaneSender,
+    Peer,
+    PeerDown,
+    PeerUp,
+    Role,
+    Waiter,
+    open_receiver,
+    open_sender,
+    own_output_lane,
+    submit_lane,
+)
+from tokenpipe.wire import Message, unpack_control
+
+from .final_rows import ROWS_PER_FRAME, FinalRow, pack_final_rows
+
+OWN_OUTPUT_BYTES = 1 << 24
+
+
+class ClientLink:
+    """One client's place in the engine, taken or free."""
+
+    def __init__(
+        self,
+        instance: Instance,
+        topology: Topology,
+        index: int,
+        me: Peer,
+        waiter: Waiter,
+        clock: Callable[[], float],
+    ) -> None:
+        """Bind the submit lane of client `index`; its lanes' ports stand in `waiter`."""
+        self.index = index
+        self.client = 0  # incarnation of the client that is there, 0 for none
+        self.bad_messages = 0
+        self._instance = instance
+        self._clock = clock
+        self._me = me
+        self._waiter = waiter
+        self._rows: list[FinalRow] = []
+        self._output: LaneSender | None = None
+        self._submits = open_receiver(
+            instance,
+            submit_lane(index),
+            me=me,
+            expects=Role("client", str(index)),
+            max_frame_bytes=topology.bounds.max_frame_bytes,
+            hold_bytes=topology.bounds.lane_bytes,
+            gap_timeout_s=topology.timeouts.gap_s,
+            clock=clock,
+        )
+        waiter.add(self._submits.port)
+
+    @property
+    def next_deadline(self) -> float:
+        """When `read` or `flush` is due next without anything having come."""
+        if self._output is None:
+            return self._submits.next_deadline
+        return min(self._submits.next_deadline, self._output.next_deadline)
+
+    def changes(self) -> Iterator[tuple[int, str]]:
+        """Yield (incarnation, "") for a client that came, (0, reason) for one that went."""
+        self._submits.tick(self._clock())
+        for change in self._submits.changes():
+            if isinstance(change, PeerUp):
+                self._open(change.incarnation)
+                yield change.incarnation, ""
+            elif self.client:
+                self._leave(0.0)
+                yield 0, change.reason if isinstance(change, PeerDown) else "closed"
+
+    def read(self) -> Iterator[Message]:
+        """Yield what the client asked for, in order."""
+        for item in self._submits.recv():
+            if isinstance(item, Gap):
+                self.bad_messages += 1
+                continue
+            try:
+                messages = unpack_control(item)[1]
+            except FrameError:
+                self.bad_messages += 1
+                continue
+            yield from messages
+        self._submits.applied()
+
+    def _open(self, incarnation: int) -> None:
+        self._leave(0.0)
+        self.client = incarnation
+        self._output = open_sender(
+            self._instance,
+            own_output_lane(self.index),
+            me=self._me,
+            to=Role("client", str(self.index)),
+            bound_bytes=OWN_OUTPUT_BYTES,
+            receiver_incarnation=incarnation,
+            clock=self._clock,
+        )
+        self._waiter.add(self._output.port)
+
+    def _leave(self, timeout_s: float) -> None:
+        self.client = 0
+        self._rows.clear()
+        lane, self._output = self._output, None
+        if lane is not None:
+            self._waiter.remove(lane.port)
+            lane.close(timeout_s)
+
+    def add(self, row: FinalRow) -> None:
+        """Queue a final row; one for each live request of the client at most.
+
+        One of a client that was here before is dropped: a key begins with its client's 32 bits.
+        """
+        if self.client and row.key >> 32 == self.client & 0xFFFFFFFF:
+            self._rows.append(row)
+
+    def flush(self) -> None:
+        """Send queued rows as far as the lane's bound goes; read acknowledgements."""
+        lane = self._output
+        if lane is None:
+            return
+        lane.poll()
+        if lane.lost:  # nobody is there to read them; that it is gone, `changes` will say
+            self._rows.clear()
+        while self._rows:
+            rows = self._rows[:ROWS_PER_FRAME]
+            frame = pack_final_rows(
+                (self._instance.id, self._me.incarnation, lane.receiver, lane.next_seq), rows
+            )
+            if len(frame) > lane.room:
+                return
+            lane.send(frame)
+            del self._rows[: len(rows)]
+
+    def close(self, timeout_s: float) -> None:
+        """Close both lanes."""
+        self._leave(timeout_s)
+        self._waiter.remove(self._submits.port)
+        self._submits.close()

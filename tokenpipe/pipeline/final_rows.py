@@ -1,0 +1,77 @@
+"""Hold the last word on requests that no processor holds, and write it as OutputFrames. No I/O."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from tokenpipe._core import pack_output
+from tokenpipe.types import FINISH_CODES, FinishReason, Request
+
+UNKNOWN_OFFSET = 0xFFFFFFFF
+"""Offset of a final row whose writer cannot know how far the stream is: it ends where it stands."""
+
+PIPELINE = 0xFFFF  # the "processor" of an OutputFrame that the pipeline itself wrote
+ROWS_PER_FRAME = 4096
+ERROR_BYTES = 2048  # so that a full frame fits the lane
+
+
+@dataclass(frozen=True, slots=True)
+class FinalRow:
+    """The last output row of a request that no processor holds."""
+
+    client: int
+    key: int
+    offset: int
+    finish_reason: FinishReason
+    error: str = ""
+
+
+def pack_final_rows(lane: tuple[int, int, int, int], rows: Sequence[FinalRow]) -> bytes:
+    """Pack final rows of one client, at most `ROWS_PER_FRAME`, into an OutputFrame."""
+    n = len(rows)
+    errors = [row.error.encode()[:ERROR_BYTES].decode(errors="ignore").encode() for row in rows]
+    return pack_output(
+        (*lane, PIPELINE, rows[0].client, n, 0, 0),
+        {
+            1: struct.pack(f"<{n}Q", *(row.key for row in rows)),
+            2: bytes(4 * n),
+            4: struct.pack(f"<{n}I", *(row.offset for row in rows)),
+            5: bytes(FINISH_CODES.index(row.finish_reason) for row in rows),
+            11: struct.pack(f"<{n}H", *(len(error) for error in errors)),
+            12: b"".join(errors),
+        },
+    )
+
+
+class RecentlyEnded:
+    """Remember the last requests that a processor ended.
+
+    A processor hands its client the final row before it reports the outcome, but a kill can take
+    the first out of its socket's buffer and leave the second. So when it dies, these get a final
+    row as well; a client that had its own does not know the key any more and drops it.
+    """
+
+    def __init__(self, capacity: int = 1 << 14) -> None:
+        # Written once through, so that a long life takes no more memory than a short one.
+        self._keys = np.ones(capacity, np.uint64)
+        self._clients = np.ones(capacity, np.uint32)
+        self._ranks = np.full(capacity, -1, np.int32)
+        self._at = 0
+
+    def add(self, request: Request, dp_rank: int) -> None:
+        """Remember a request that ended on a rank, in place of the oldest."""
+        at = self._at
+        self._keys[at] = request.internal_id
+        self._clients[at] = request.client
+        self._ranks[at] = dp_rank
+        self._at = (at + 1) % len(self._keys)
+
+    def take(self, dp_ranks: Sequence[int]) -> Iterator[tuple[int, int]]:
+        """Yield (client, key) of those of some ranks, and forget them."""
+        (found,) = np.nonzero(np.isin(self._ranks, dp_ranks))
+        self._ranks[found] = -1
+        yield from zip(self._clients[found].tolist(), self._keys[found].tolist(), strict=True)

@@ -1,0 +1,117 @@
+"""Speak with all processors: commands go to the one concerned, a dead one is replaced."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import NamedTuple
+
+from tokenpipe.errors import LaneError, ProcessorFailed, StartupError
+from tokenpipe.supervisor import Died, Supervisor
+from tokenpipe.topology import Topology
+from tokenpipe.wire import Message
+
+from .links import ProcessorLink
+from .pool import Pool
+
+
+class Death(NamedTuple):
+    """A processor that died, and why."""
+
+    processor: int
+    ranks: Sequence[int]
+    reason: str
+
+
+class Processors:
+    """The links to the processors of a pool. A link is replaced when its processor dies."""
+
+    def __init__(
+        self, pool: Pool, topology: Topology, supervisor: Supervisor, clock: Callable[[], float]
+    ) -> None:
+        """Start nothing yet."""
+        self._pool = pool
+        self._topology = topology
+        self._supervisor = supervisor
+        self._clock = clock
+        self._links: list[ProcessorLink] = []
+        self._starting = True
+
+    def start(self, wait: Callable[[float], object]) -> None:
+        """Start all and wait until each has its welcome; `wait(s)` waits, at most `s`, and works.
+
+        StartupError where one is late or dies before.
+        """
+        for index in range(self._topology.processor_count):
+            self._links.append(self._pool.start(index))
+        startup_s = self._topology.timeouts.startup_s
+        end = self._clock() + startup_s
+        while late := [str(link.index) for link in self._links if not link.ready]:
+            if self._clock() >= end:
+                raise StartupError(
+                    f"processor {', '.join(late)}: no welcome within {startup_s} s; its output "
+                    f"is in {self._supervisor.log_dir}"
+                )
+            wait(0.05)
+        self._starting = False
+
+    @property
+    def next_deadline(self) -> float:
+        """When `reports` is due next without anything having come."""
+        return min((link.next_deadline for link in self._links), default=float("inf"))
+
+    def dispatch(self, dp_rank: int, messages: Sequence[Message]) -> None:
+        """Send commands to the processor that owns a DP rank."""
+        self._links[self._topology.processor_of(dp_rank)].dispatch(messages)
+
+    def broadcast(self, message: Message) -> None:
+        """Send a command to every processor."""
+        for link in self._links:
+            link.dispatch([message])
+
+    def reports(self) -> Iterator[Message]:
+        """Yield what processors report."""
+        for link in self._links:
+            yield from link.poll()
+
+    def deaths(self) -> list[Death]:
+        """Return who died, each once, when its last report was read."""
+        for died in self._supervisor.poll():
+            if self._starting:
+                raise StartupError(f"{_story(died)} before it was ready")
+            self._links[int(died.child.spec.rank)].died(_story(died))
+        for link in self._links:
+            if link.trouble and not link.death:
+                self._put_down(link)
+        dead = [link for link in self._links if link.exhausted and not link.closed]
+        for link in dead:
+            link.close(0.0)
+        return [Death(link.index, link.ranks, link.death) for link in dead]
+
+    def _put_down(self, link: ProcessorLink) -> None:
+        """End a processor that cannot be understood: a new one can."""
+        if self._pool.inline:
+            raise LaneError(f"processor {link.index}: {link.trouble}")
+        child = self._pool.children[link.index]
+        self._supervisor.stop(0.0, [child])
+        link.died(f"{child} was put down: {link.trouble}")
+
+    def replace(self, death: Death, commands: Sequence[Message]) -> None:
+        """Start a dead processor anew and send it `commands`. ProcessorFailed: too often."""
+        if not self._pool.may_restart(death.processor):
+            raise ProcessorFailed(
+                f"processor {death.processor} dies again and again; the last time: {death.reason}"
+            )
+        self._links[death.processor] = self._pool.start(death.processor)
+        self._links[death.processor].dispatch(commands)
+
+    def close(self, end: float) -> None:
+        """Tell every processor to finish by the time `end`."""
+        for link in self._links:
+            # Inline, this very thread would have to answer: no word is waited for.
+            link.close(0.0 if self._pool.inline else max(0.0, end - self._clock()))
+        self._pool.close(end)
+
+
+def _story(died: Died) -> str:
+    tail = f"; its log ends:\n{died.log_tail}" if died.log_tail.strip() else ""
+    return f"{died.child} ended with {died.reason}{tail}"
