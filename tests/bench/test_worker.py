@@ -10,6 +10,7 @@ import pytest
 from tokenpipe.bench.batch import Batch
 from tokenpipe.bench.oracle import sequence
 from tokenpipe.bench.worker import Worker
+from tokenpipe.errors import LaneLost
 from tokenpipe.wire import StepBind, StepPlan
 
 
@@ -52,8 +53,12 @@ class Pub:
         self.steps: list[tuple[float, int, list[int], list[int], list[int]]] = []
         self.logprobs: list[Any] = []
         self.polls = 0
+        self.lost_steps = 0  # so many find their processor dead
 
     def publish(self, step: int, handles: Any, tokens: Any, **rest: Any) -> None:
+        if self.lost_steps:
+            self.lost_steps -= 1
+            raise LaneLost("its processor is dead")
         drained = rest["drained"]
         gone = [] if drained is None else drained.tolist()
         self.steps.append((self.clock.now, step, handles.tolist(), tokens.tolist(), gone))
@@ -137,3 +142,22 @@ def test_logprobs_ride_along(make: Make) -> None:
     worker, pub = make([(100.0, plan([(1, 11, 1)]))], logprobs=4)
     worker.run()
     assert pub.logprobs[0] is not None
+
+
+def test_a_reset_voids_what_it_had_and_begins_with_what_follows(make: Make) -> None:
+    plans = [
+        (100.0, plan([(1, 11, 50)])),
+        (100.0, plan([], (1,))),
+        (100.0, plan([(2, 22, 2)], reset=True)),
+    ]
+    worker, pub = make(plans)
+    worker.run()
+    after = [step for step in pub.steps if 2 in step[2]]
+    assert len(after) == 2 and all(step[2] == [2] and not step[4] for step in after)
+
+
+def test_a_dead_processor_ends_its_batch_and_not_the_worker(make: Make) -> None:
+    worker, pub = make([(100.0, plan([(1, 11, 50)])), (150.0, plan([(2, 22, 1)]))])
+    pub.lost_steps = 1
+    worker.run()
+    assert [step[2] for step in pub.steps] == [[2]] and worker.rows == 1

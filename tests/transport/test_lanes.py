@@ -313,3 +313,36 @@ def test_a_stranger_is_asked_who_it_is(rig: Rig) -> None:
     got = turn(lambda: bool(receiver.changes()), sender, receiver)
     got += turn(lambda: not sender.unacked_frames, sender, receiver)
     assert [seq_of(f) for f in got] == [1, 2]
+
+
+def test_a_doubted_receiver_must_welcome_anew(rig: Rig) -> None:
+    sender, receiver = rig.pair()
+    rig.send(sender, 1)
+    sender.doubt()
+    assert not sender.ready and not sender.lost
+    got = turn(lambda: sender.ready and sender.unacked_frames == 0, sender, receiver)
+    assert [seq_of(f) for f in got] == [1]  # the same life: nothing is lost or repeated
+    assert receiver.changes() == []
+
+
+def test_a_doubted_sender_that_is_dead_is_down_after_its_last_words(rig: Rig) -> None:
+    sender, receiver = rig.pair()
+    rig.send(sender, 3)
+    rig.living.discard("worker")
+    receiver.doubt(time.monotonic())
+    got: list[object] = []
+    deadline = time.monotonic() + 5
+    while receiver.sender and time.monotonic() < deadline:
+        got += receiver.recv()
+        receiver.tick(time.monotonic())
+    assert len(got) == 3
+    (change,) = receiver.changes()
+    assert isinstance(change, PeerDown)
+
+
+def test_a_doubted_sender_that_lives_stays(rig: Rig) -> None:
+    sender, receiver = rig.pair()
+    receiver.doubt(time.monotonic())
+    rig.send(sender, 1)
+    assert len(turn(lambda: sender.unacked_frames == 0, sender, receiver)) == 1
+    assert receiver.changes() == [] and receiver.sender == rig.worker.incarnation

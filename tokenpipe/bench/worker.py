@@ -176,7 +176,12 @@ class Worker:
         if self.logprobs is not None:
             logprobs = logprobs_of(rows.tokens, self.logprobs, self.bits)
         begin = time.perf_counter_ns()
-        self._publish(rows, logprobs)
+        try:
+            self._publish(rows, logprobs)
+        except LaneLost as lost:  # the processor died: its next life knows none of our handles
+            print(f"step {self.step}: {lost}", file=sys.stderr)
+            self.batch.clear()
+            return
         self.publish_ns.add(time.perf_counter_ns() - begin)
         self.rows += len(rows.handles)
         self.tokens += len(rows.tokens)

@@ -116,6 +116,8 @@ class Publisher:
             return
         self._guard.check("Publisher")
         lane = self._lane
+        if not lane.ready:  # the welcome of a new processor may be there by now
+            lane.poll()
         handles = as_array(handles, np.int64)
         frame = self._pack(
             self._instance_id,

@@ -1,0 +1,100 @@
+"""Places for clients: taken, given up, taken again."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.pipeline.engine import Asking, engine
+from tokenpipe import AbortRequested, ClientLost, Event, Pipeline, Submitted, Topology
+
+SUBMITTER = """
+import sys, tokenpipe
+with tokenpipe.Client(sys.argv[1]) as client:
+    for _ in range(3):
+        client.submit([1], tokenpipe.SamplingParams(max_tokens=5))
+    print("submitted", flush=True)
+    sys.stdin.read()
+"""
+
+
+def until(pipe: Pipeline, events: list[Event], kind: type, count: int = 1) -> None:
+    deadline = time.monotonic() + 20
+    while sum(isinstance(event, kind) for event in events) < count:
+        assert time.monotonic() < deadline, events
+        pipe.wait(0.05)
+        events += pipe.poll()
+
+
+def killed_client(pipe: Pipeline, events: list[Event]) -> list[Submitted]:
+    """Have a client submit three requests and die."""
+    command = [sys.executable, "-c", SUBMITTER, pipe.endpoint]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as client:
+        until(pipe, events, Submitted, 3)
+        client.kill()
+    return [event for event in events if isinstance(event, Submitted)]
+
+
+def test_the_last_word_to_a_dead_client_is_dropped(runtime_dir: Path) -> None:
+    topology = Topology(runtime_dir=runtime_dir, clients=1, processors={"mode": "inline"})
+    with Pipeline(topology) as pipe:
+        events: list[Event] = []
+        first, second, third = killed_client(pipe, events)
+        link = pipe._clients._links[0]
+        assert link._output is not None
+        deadline = time.monotonic() + 5
+        while not link._output.lost:  # the lane knows it before the pipeline does
+            assert time.monotonic() < deadline
+            link._output.poll()
+        pipe.reject(first.request, "no room")
+        with pipe.step() as cmd:
+            cmd.abort(second.request)
+        pipe.reject(third.request, "no room")
+        until(pipe, events, ClientLost)
+        assert not pipe._book.requests
+        assert not [e for e in events if isinstance(e, AbortRequested)]  # they had ended
+
+
+@pytest.mark.case("B39")
+def test_what_a_dead_client_had_never_reaches_the_next_in_its_place(
+    runtime_dir: Path, tmp_path: Path
+) -> None:
+    topology = Topology(runtime_dir=runtime_dir, clients=1, processors={"mode": "inline"})
+    with Pipeline(topology) as pipe:
+        events: list[Event] = []
+        killed_client(pipe, events)
+        until(pipe, events, ClientLost)
+        until(pipe, events, AbortRequested, 3)
+        again = Asking(pipe.endpoint, [7])
+        until(pipe, events, Submitted, 4)
+        with pipe.step() as cmd:
+            for event in events:
+                if isinstance(event, AbortRequested):
+                    cmd.abort(event.request)
+        link = pipe._clients._links[0]
+        assert link.client and not link._rows
+        (last,) = [e for e in events if isinstance(e, Submitted)][3:]
+        assert isinstance(last, Submitted)
+        pipe.reject(last.request, "that is all")
+        while again.is_alive():
+            pipe.wait(0.05)
+            events += pipe.poll()
+        assert [a.error for a in again.answers] == ["that is all"]
+        assert not pipe._book.requests
+
+
+def test_a_place_is_taken_again_and_again(runtime_dir: Path, tmp_path: Path) -> None:
+    topology = Topology(
+        runtime_dir=runtime_dir, clients=1, slots_per_rank=4, processors={"mode": "inline"}
+    )
+    with engine(topology, tmp_path) as it:
+        ports = len(it.pipe._waiter._ports)
+        for _ in range(10):
+            answers = it.join(Asking(it.pipe.endpoint, [5, 50]))
+            assert all(a.right and not a.error for a in answers)
+        it.until(lambda: len(it.seen(ClientLost)) == 10)
+        assert len(it.pipe._waiter._ports) == ports  # nobody waits on the lanes of the gone

@@ -1,0 +1,180 @@
+"""Kill -9 of every kind of process, with requests open through it."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import psutil
+import pytest
+
+from tests.conftest import eventually
+from tests.pipeline.engine import Asking, engine
+from tokenpipe import (
+    ClientLost,
+    Event,
+    FinishReason,
+    Pipeline,
+    ProcessorFailed,
+    ProcessorLost,
+    ProcessorUp,
+    RankLost,
+    RankUp,
+    Rescheduled,
+    RescheduleReason,
+    Topology,
+)
+
+NOTICED_S = 2.0
+
+
+@pytest.mark.parametrize("tp", [0, 1])
+def test_a_killed_worker_costs_its_requests_nothing_but_time(
+    runtime_dir: Path, tmp_path: Path, tp: int
+) -> None:
+    topology = Topology(
+        runtime_dir=runtime_dir, data_parallel_size=2, tensor_parallel_size=2, slots_per_rank=8
+    )
+    with engine(topology, tmp_path) as it:
+        asking = Asking(it.pipe.endpoint, [600] * 16)
+        it.until(lambda: asking.got > 500)
+        os.kill(it.workers[0, tp].pid, signal.SIGKILL)
+        took = it.until(lambda: it.seen(RankLost) and it.seen(Rescheduled))
+        assert took < NOTICED_S
+        (lost,) = it.seen(RankLost)
+        assert isinstance(lost, RankLost) and lost.dp_rank == 0
+        assert f"worker 0.{tp}" in lost.reason
+        it.start_worker(0, tp)  # its sibling lives on, and is told that its batch is void
+        answers = it.join(asking)
+        reasons = {e.reason for e in it.seen(Rescheduled) if isinstance(e, Rescheduled)}
+        assert reasons == {RescheduleReason.RANK_LOST}
+        assert all(a.right and len(a.tokens) == 600 for a in answers)
+        assert {a.reason for a in answers} == {FinishReason.LENGTH}
+        it.until(lambda: len(it.seen(RankUp)) == 3)
+        more = it.join(Asking(it.pipe.endpoint, [20] * 16))  # the slots of both ranks serve again
+        assert all(a.right and a.reason == FinishReason.LENGTH for a in more)
+
+
+def test_a_killed_processor_harms_the_requests_of_its_ranks_alone(
+    runtime_dir: Path, tmp_path: Path
+) -> None:
+    topology = Topology(
+        runtime_dir=runtime_dir, data_parallel_size=2, slots_per_rank=8, processors={"count": 2}
+    )
+    with engine(topology, tmp_path) as it:
+        asking = Asking(it.pipe.endpoint, [600] * 16)
+        it.until(lambda: asking.got > 500)
+        os.kill(it.pipe.processor_pids[0], signal.SIGKILL)
+        assert it.until(lambda: it.seen(ProcessorLost)) < NOTICED_S
+        answers = it.join(asking)
+        wrong = [a for a in answers if not a.right]
+        assert not wrong
+        hurt = [a for a in answers if a.reason == FinishReason.ERROR]
+        whole = [a for a in answers if a.reason == FinishReason.LENGTH]
+        assert len(hurt) == 8 and len(whole) == 8
+        assert all("processor 0 was lost" in a.error for a in hurt)
+        assert all(len(a.tokens) == 600 for a in whole)
+        it.until(lambda: it.seen(ProcessorUp) and len(it.seen(RankUp)) == 3)
+        more = it.join(Asking(it.pipe.endpoint, [20] * 16))
+        assert all(a.right and a.reason == FinishReason.LENGTH for a in more)
+
+
+def test_a_processor_that_dies_again_and_again_is_given_up_after_the_last_word(
+    runtime_dir: Path,
+) -> None:
+    with Pipeline(Topology(runtime_dir=runtime_dir)) as pipe:
+        for _ in range(4):  # the first life and three more
+            os.kill(pipe.processor_pids[0], signal.SIGKILL)
+            events: list[Event] = []
+            while not any(isinstance(e, ProcessorLost) for e in events):
+                assert pipe.wait(5.0)
+                events += pipe.poll()
+        assert not any(isinstance(e, ProcessorUp) for e in events)
+        for call in (pipe.poll, pipe.wait):
+            with pytest.raises(ProcessorFailed, match=r"dies again and again; .*SIGKILL"):
+                call()
+
+
+def test_a_processor_that_cannot_be_understood_is_put_down_and_replaced(runtime_dir: Path) -> None:
+    with Pipeline(Topology(runtime_dir=runtime_dir)) as pipe:
+        first = pipe.processor_pids[0]
+        pipe._processors._links[0].trouble = "its reports cannot be read: a test says so"
+        events: list[Event] = []
+        while not any(isinstance(e, ProcessorUp) for e in events):
+            assert pipe.wait(5.0)
+            events += pipe.poll()
+        (lost,) = [e for e in events if isinstance(e, ProcessorLost)]
+        assert "was put down: its reports cannot be read" in lost.reason
+        assert pipe.processor_pids[0] != first and not psutil.pid_exists(first)
+
+
+CLIENT = """
+import sys, tokenpipe
+with tokenpipe.Client(sys.argv[1]) as client:
+    for out in client.generate([1], tokenpipe.SamplingParams(max_tokens=1_000_000)):
+        print(len(out.token_ids), flush=True)
+"""
+
+
+@pytest.mark.case("B43")
+def test_killed_clients_give_all_their_slots_back(runtime_dir: Path, tmp_path: Path) -> None:
+    topology = Topology(runtime_dir=runtime_dir, slots_per_rank=2, clients=3)
+    with engine(topology, tmp_path) as it:
+        command = [sys.executable, "-c", CLIENT, it.pipe.endpoint]
+        clients = [subprocess.Popen(command, stdout=subprocess.PIPE) for _ in range(2)]
+        for client in clients:  # both have output in flight; no slot is free
+            it.until(lambda: it.scheduler.counts["binds"] == 2)
+            assert client.stdout is not None and client.stdout.fileno() >= 0
+        probe = Asking(it.pipe.endpoint, [5])
+        it.until(lambda: it.scheduler.counts["Submitted"] == 3)
+        for client in clients:
+            client.kill()
+            client.communicate()
+        assert it.until(lambda: len(it.seen(ClientLost)) == 2) < NOTICED_S
+        (answer,) = it.join(probe)
+        assert answer.right and answer.reason == FinishReason.LENGTH
+        it.until(lambda: it.scheduler.counts["Released"] == 3)
+        assert it.scheduler.idle
+        assert not it.pipe._book.requests and not it.pipe._book.bindings
+
+
+ENGINE = """
+import sys, tokenpipe
+from pathlib import Path
+from tests.pipeline.engine import Asking, engine
+topology = tokenpipe.Topology(runtime_dir=Path(sys.argv[1]), data_parallel_size=2,
+                              tensor_parallel_size=2, slots_per_rank=4)
+with engine(topology, Path(sys.argv[2])) as it:
+    print(it.pipe.endpoint, flush=True)
+    it.until(lambda: False, 60.0)
+"""
+
+
+@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGTERM])
+def test_a_killed_engine_takes_everybody_with_it_and_clients_hear_of_it(
+    tmp_path: Path, how: signal.Signals
+) -> None:
+    base = tmp_path / "run"
+    base.mkdir(mode=0o700)
+    command = [sys.executable, "-c", ENGINE, str(base), str(tmp_path / "logs")]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as child:
+        try:
+            assert child.stdout is not None
+            endpoint = child.stdout.readline().strip()
+            asking = Asking(endpoint, [100_000] * 4)
+            assert eventually(lambda: asking.got > 100)
+            family = psutil.Process(child.pid).children(recursive=True)
+            assert len(family) == 6  # 2 processors, 4 workers
+            killed = time.monotonic()
+            child.send_signal(how)
+            asking.join(10.0)
+            assert not asking.is_alive() and time.monotonic() - killed < NOTICED_S + 1.0
+            assert type(asking.failure).__name__ == "LaneLost"
+            assert all(a.right for a in asking.answers)
+            assert eventually(lambda: not any(p.is_running() for p in family), 5.0)
+        finally:
+            child.kill()
