@@ -45,6 +45,9 @@ def main(
     requests: Annotated[
         int, typer.Option(min=1, help="requests drawn from the built-in sample")
     ] = Options.requests,
+    arrivals: Annotated[
+        float | None, typer.Option(min=0.001, help="of them a second; else all at once")
+    ] = None,
     rate: Annotated[
         float, typer.Option(parser=_rate, metavar="N|max", help="steps/s of each rank")
     ] = "max",  # type: ignore[assignment]
@@ -86,6 +89,7 @@ def main(
             batch=batch,
             steps=steps,
             requests=requests,
+            arrivals=arrivals,
             rate=rate or None,
             pin=pin,
             tokens_per_row=tokens_per_row,

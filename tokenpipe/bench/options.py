@@ -25,6 +25,7 @@ class Options:
     batch: int | None = None
     steps: int | None = None  # requests of so many steps each, instead of a trace
     requests: int = 2000  # of the built-in sample
+    arrivals: float | None = None  # of them a second; None is all at once
     rate: float | None = None  # steps/s of a rank; None is as fast as it goes
     pin: bool = False
     tokens_per_row: int = 1

@@ -75,7 +75,7 @@ def _trace(options: Options, topology: Topology) -> traces.Trace:
         slots = topology.slots_per_rank * topology.data_parallel_size
         arrivals = (traces.Arrival(0.0, 0, tokens),) * slots
         return traces.Trace(f"{options.steps} steps", "", arrivals)
-    return traces.sample(options.requests, options.seed)
+    return traces.sample(options.requests, options.seed, options.arrivals)
 
 
 def deal(trace: traces.Trace, clients: int, give_up_rate: float, seed: int) -> list[list[Work]]:

@@ -1,0 +1,132 @@
+"""Ask whether any process grows: a paced load for minutes, each process's memory all along.
+
+Requests come and go (their lengths are a production trace's), some are preempted, some aborted by
+the engine, some given up by their clients. Exit status 1 where a process grew beyond the limit
+between the end of the warm-up and the end, or where a token was wrong.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import statistics
+import sys
+import time
+from collections import defaultdict
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+from tokenpipe.bench.cpu import rss_mb
+from tokenpipe.bench.options import Options
+from tokenpipe.bench.run import run
+from tokenpipe.bench.summary import machine as describe_machine
+
+EVERY_S = 1.0
+WINDOW_S = 10.0  # a figure is the median of so long
+
+
+class Watch:
+    """Look at this process and all its children once a second, while the bench runs."""
+
+    def __init__(self) -> None:
+        self.samples: dict[str, list[tuple[float, float]]] = defaultdict(list)
+        self._names: dict[int, str] = {}
+        self._begin = 0.0
+        self._due = 0.0
+
+    def look(self, done: int, total: int) -> None:
+        """Take a sample where one is due; the first call is second 0."""
+        now = time.monotonic()
+        if now < self._due:
+            return
+        self._begin = self._begin or now
+        self._due = now + EVERY_S
+        self.samples["engine"].append((now - self._begin, rss_mb()))
+        for pid in _children():
+            try:
+                name = self._names.get(pid) or self._names.setdefault(pid, _name(pid))
+                self.samples[name].append((now - self._begin, rss_mb(pid)))
+            except (ProcessLookupError, FileNotFoundError):
+                continue  # it has ended since
+
+    def grown_mib(self, name: str, begin_s: float, end_s: float) -> tuple[float, float]:
+        """Return the MiB that a process had at `begin_s` and at `end_s`."""
+        samples = self.samples[name]
+        at = [
+            statistics.median(mib for when, mib in samples if abs(when - middle) <= WINDOW_S / 2)
+            for middle in (begin_s, end_s - WINDOW_S / 2)
+        ]
+        return at[0], at[1]
+
+
+def _children() -> list[int]:
+    pids: list[int] = []
+    for task in os.listdir("/proc/self/task"):
+        pids += map(int, Path(f"/proc/self/task/{task}/children").read_text().split())
+    return pids
+
+
+def _name(pid: int) -> str:
+    """Return what a child is, from its command line: `bench.worker 0.1`."""
+    words = Path(f"/proc/{pid}/cmdline").read_text().split("\0")
+    module = words[words.index("-m") + 1].removeprefix("tokenpipe.")
+    options = dict(pairwise(words))
+    if module == "bench.worker":
+        return f"{module} {options['--dp']}.{options['--tp']}"
+    return f"{module} {options.get('--index') or options.get('--name')}"
+
+
+def main(argv: list[str]) -> int:
+    """Soak, show, judge."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.bench_soak", description=__doc__)
+    parser.add_argument("--seconds", type=float, default=600.0)
+    parser.add_argument("--warm-up", type=float, default=60.0, help="seconds before it counts")
+    parser.add_argument("--limit", type=float, default=1.0, help="MiB that a process may grow")
+    parser.add_argument("--arrivals", type=float, default=20.0, help="requests a second")
+    parser.add_argument("--rate", type=float, default=50.0, help="steps a second of a rank")
+    parser.add_argument("--consume", choices=("columns", "streams"), default="columns")
+    parser.add_argument("--json", type=Path, help="file for all samples")
+    args = parser.parse_args(argv)
+    watch = Watch()
+    report = run(
+        Options(
+            requests=int(args.seconds * args.arrivals),
+            arrivals=args.arrivals,
+            rate=args.rate,
+            abort_rate=0.1,
+            consume=args.consume,
+        ),
+        watch.look,
+    )
+    figures = {
+        name: watch.grown_mib(name, args.warm_up, args.seconds) for name in sorted(watch.samples)
+    }
+    _show(figures, report)
+    if args.json is not None:
+        values: dict[str, Any] = {"machine": describe_machine(), "report": report}
+        args.json.write_text(json.dumps({**values, "samples": watch.samples}) + "\n")
+    grown = max(end - begin for begin, end in figures.values())
+    return 0 if report["ok"] and grown <= args.limit else 1
+
+
+def _show(figures: dict[str, tuple[float, float]], report: dict[str, Any]) -> None:
+    view = Table("process", "MiB after the warm-up", "at the end", "grown")
+    for name, (begin, end) in figures.items():
+        view.add_row(name, f"{begin:.2f}", f"{end:.2f}", f"{end - begin:+.2f}")
+    console = Console()
+    console.print(view)
+    verdict = "every token right" if report["ok"] else "WRONG"
+    console.print(
+        f"{report['ended']:,} requests, {report['tokens_out']:,} tokens, "
+        f"{report['events'].get('preempt', 0)} preempted, {report['reasons'].get('abort', 0)} "
+        f"aborted: {verdict}"
+    )
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
