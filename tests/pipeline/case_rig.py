@@ -130,6 +130,12 @@ class Rig:
             assert time.monotonic() < deadline, self.events[-20:]
             self.turn()
 
+    def start(self, work: Callable[[], object]) -> threading.Thread:
+        """Return a thread that does `work` while others take turns."""
+        thread = threading.Thread(target=work)
+        thread.start()
+        return thread
+
     def beside(self, work: Callable[[], T]) -> T:
         """Return what `work` returns, done in a thread of its own while this one serves."""
         done: list[T] = []
@@ -141,8 +147,7 @@ class Rig:
             except BaseException as error:
                 failed.append(error)
 
-        thread = threading.Thread(target=run)
-        thread.start()
+        thread = self.start(run)
         while thread.is_alive():
             self.turn()
         if failed:

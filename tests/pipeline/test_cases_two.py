@@ -1,0 +1,63 @@
+"""Two instances side by side in one directory, and what comes early on a lane of plans."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tokenpipe import LaneBusy, Pipeline, StepBind, StepLane, StepPlan, Topology
+
+from .case_rig import rig
+
+
+@pytest.mark.case("B09")
+def test_no_row_crosses_between_two_instances_of_one_topology(
+    runtime_dir: Path, tmp_path: Path
+) -> None:
+    file = tmp_path / "t.yaml"
+    file.write_text("data_parallel_size: 2\nslots_per_rank: 32\n")
+    same = Topology.load(file).model_dump(exclude_unset=True)
+    with rig(runtime_dir, ranks=2, **same) as a, rig(runtime_dir, ranks=2, **same) as b:
+        assert a.pipe.endpoint != b.pipe.endpoint
+        keys = {id(r): r.submit_many(50, tokens=3) for r in (a, b)}
+        handles = {
+            id(r): [r.bind(k, i // 2, i % 2) for i, k in enumerate(keys[id(r)])] for r in (a, b)
+        }
+        assert handles[id(a)] == handles[id(b)]  # as alike as two can be
+        for r, base in ((a, 1000), (b, 2000)):
+            for dp in range(2):
+                mine = handles[id(r)][dp::2]
+                rows = [(h, [base + 2 * i + dp] * 3) for i, h in enumerate(mine)]
+                r.publish(rows, mine, dp=dp)
+        for r, base in ((a, 1000), (b, 2000)):
+            r.until(lambda r=r: r.ended(*keys[id(r)]))
+            got = [r.got[key].tokens for key in keys[id(r)]]
+            assert got == [[base + i] * 3 for i in range(50)]
+
+
+@pytest.mark.case("B09")
+def test_a_living_name_is_refused_and_stays_as_it_is(runtime_dir: Path) -> None:
+    with rig(runtime_dir, name="engine") as r:
+        with pytest.raises(LaneBusy, match="engine"):
+            Pipeline(Topology(runtime_dir=runtime_dir, name="engine"))
+        key = r.submit(tokens=1)
+        h = r.bind(key, 0)
+        r.publish([(h, [3])], [h])
+        r.until(lambda: r.ended(key))
+        assert r.got[key].tokens == [3]
+
+
+@pytest.mark.case("B17")
+def test_plans_that_are_sent_before_their_worker_is_there_wait_for_it(runtime_dir: Path) -> None:
+    with rig(runtime_dir, workers=False, clients=0) as r:
+        lane = r.pipe.step_lane(0)
+        for number in range(1, 6):
+            lane.send(StepPlan(number, (StepBind(number, 7, 0, max_tokens=5),)))
+        r.turn()
+        reader = r.beside(lambda: StepLane.worker(r.pipe.endpoint))
+        plans: list[StepPlan] = []
+        r.until(lambda: plans.extend(reader.recv()) or len(plans) >= 5)
+        assert [plan.step for plan in plans] == [1, 2, 3, 4, 5]
+        assert plans[0].binds[0].handle == 1
+        reader.close()
