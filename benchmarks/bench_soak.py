@@ -13,7 +13,7 @@ import os
 import statistics
 import sys
 import time
-from collections import defaultdict
+from array import array
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -30,11 +30,31 @@ EVERY_S = 1.0
 WINDOW_S = 10.0  # a figure is the median of so long
 
 
+class Samples:
+    """Seconds and MiB of one process, in memory that is taken at once: the watch must not grow."""
+
+    def __init__(self, most: int) -> None:
+        self._at = array("d", bytes(8 * most))
+        self._mib = array("d", bytes(8 * most))
+        self._count = 0
+
+    def add(self, at_s: float, mib: float) -> None:
+        """Keep a sample, while there is room."""
+        if self._count < len(self._at):
+            self._at[self._count], self._mib[self._count] = at_s, mib
+            self._count += 1
+
+    def pairs(self) -> list[tuple[float, float]]:
+        """Return (seconds, MiB) so far."""
+        return list(zip(self._at, self._mib, strict=True))[: self._count]
+
+
 class Watch:
     """Look at this process and all its children once a second, while the bench runs."""
 
-    def __init__(self) -> None:
-        self.samples: dict[str, list[tuple[float, float]]] = defaultdict(list)
+    def __init__(self, seconds: float) -> None:
+        self._most = int(seconds / EVERY_S) + 60
+        self.samples: dict[str, Samples] = {}
         self._names: dict[int, str] = {}
         self._begin = 0.0
         self._due = 0.0
@@ -46,19 +66,24 @@ class Watch:
             return
         self._begin = self._begin or now
         self._due = now + EVERY_S
-        self.samples["engine"].append((now - self._begin, rss_mb()))
+        self._add("engine", now, rss_mb())
         for pid in _children():
             try:
                 name = self._names.get(pid) or self._names.setdefault(pid, _name(pid))
-                self.samples[name].append((now - self._begin, rss_mb(pid)))
+                self._add(name, now, rss_mb(pid))
             except (ProcessLookupError, FileNotFoundError):
                 continue  # it has ended since
 
+    def _add(self, name: str, now: float, mib: float) -> None:
+        if name not in self.samples:
+            self.samples[name] = Samples(self._most)
+        self.samples[name].add(now - self._begin, mib)
+
     def grown_mib(self, name: str, begin_s: float, end_s: float) -> tuple[float, float]:
         """Return the MiB that a process had at `begin_s` and at `end_s`."""
-        samples = self.samples[name]
+        pairs = self.samples[name].pairs()
         at = [
-            statistics.median(mib for when, mib in samples if abs(when - middle) <= WINDOW_S / 2)
+            statistics.median(mib for when, mib in pairs if abs(when - middle) <= WINDOW_S / 2)
             for middle in (begin_s, end_s - WINDOW_S / 2)
         ]
         return at[0], at[1]
@@ -92,7 +117,7 @@ def main(argv: list[str]) -> int:
     parser.add_argument("--consume", choices=("columns", "streams"), default="columns")
     parser.add_argument("--json", type=Path, help="file for all samples")
     args = parser.parse_args(argv)
-    watch = Watch()
+    watch = Watch(args.seconds)
     report = run(
         Options(
             requests=int(args.seconds * args.arrivals),
@@ -109,7 +134,8 @@ def main(argv: list[str]) -> int:
     _show(figures, report)
     if args.json is not None:
         values: dict[str, Any] = {"machine": describe_machine(), "report": report}
-        args.json.write_text(json.dumps({**values, "samples": watch.samples}) + "\n")
+        values["samples"] = {name: samples.pairs() for name, samples in watch.samples.items()}
+        args.json.write_text(json.dumps(values) + "\n")
     grown = max(end - begin for begin, end in figures.values())
     return 0 if report["ok"] and grown <= args.limit else 1
 

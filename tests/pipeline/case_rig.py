@@ -201,6 +201,19 @@ class Rig:
             **more,
         )
 
+    def settle(self, dp: int = 0) -> None:
+        """Wait until the processor of a rank has done all that it was told.
+
+        A request is bound to the last slot and aborted: commands are done in order.
+        """
+        key = self.submit()
+        handle = self.bind(key, self.pipe.topology.slots_per_rank - 1, dp)
+        with self.pipe.step(dp) as cmd:
+            cmd.abort(handle)
+        self.until(lambda: self.told_of(handle))
+        self.publish([], [handle], dp=dp)
+        self.until(lambda: "Released" in self.told_of(handle) and self.ended(key))
+
     # --- what happened --------------------------------------------------------------------------
 
     def of(self, kind: type[E]) -> list[E]:

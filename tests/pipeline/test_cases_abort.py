@@ -118,7 +118,9 @@ def test_ten_thousand_aborts_leave_empty_tables(runtime_dir: Path) -> None:
 @pytest.mark.parametrize("mode", ["process", "inline"])
 def test_after_many_aborts_every_slot_is_free(tmp_path: Path, mode: str) -> None:
     topology = tmp_path / "t.yaml"
-    topology.write_text(f"processors: {{mode: {mode}}}\nslots_per_rank: 32\n")
+    topology.write_text(
+        f"processors: {{mode: {mode}}}\nslots_per_rank: 32\ntimeouts: {{marker_s: 60}}\n"
+    )
     report = run(
         Options(topology=topology, clients=1, requests=1500, abort_rate=0.6, preempt_rate=0.2)
     )

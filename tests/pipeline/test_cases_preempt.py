@@ -24,6 +24,7 @@ def test_only_a_drained_row_hands_a_request_back(runtime_dir: Path) -> None:
         h, o = r.bind(key, 3), r.bind(other, 0)
         r.publish([(h, [10]), (o, [20])])
         r.preempt(h)
+        r.settle()  # the processor knows of it by now
         r.publish([(h, []), (o, [21])])  # nothing for it in this step: that says nothing
         r.publish([(o, [22])])  # not in the step at all: nor does that
         r.until(lambda: r.got[other].tokens == [20, 21, 22])

@@ -1,0 +1,76 @@
+"""Whatever an engine has its arrays in, the packer gets a contiguous buffer of it."""
+
+from __future__ import annotations
+
+from array import array
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tokenpipe.errors import RowError
+from tokenpipe.runners import StepLogprobs
+from tokenpipe.runners.arrays import as_array, logprob_columns
+
+
+class Tensor:
+    """A DLPack producer that is nothing else."""
+
+    def __init__(self, values: Any) -> None:
+        self.array = np.asarray(values)
+
+    def __dlpack__(self, **options: Any) -> Any:
+        return self.array.__dlpack__(**options)
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        device: tuple[int, int] = self.array.__dlpack_device__()
+        return device
+
+
+def test_numpy_arrays_and_buffers_pass_as_they_are() -> None:
+    values = np.arange(5, dtype=np.int64)
+    assert as_array(values, np.int32) is values  # the packer converts, in its own pass
+    buffer = array("i", [1, 2])
+    assert as_array(buffer, np.int32) is buffer
+
+
+def test_what_is_not_contiguous_is_made_so() -> None:
+    made = as_array(np.arange(10, dtype=np.int32)[::2], np.int32)
+    assert made.flags.c_contiguous and made.tolist() == [0, 2, 4, 6, 8]
+
+
+def test_lists_get_the_type_of_their_column_unless_they_do_not_fit() -> None:
+    assert as_array([1, 2], np.int32).dtype == np.int32
+    assert as_array((1, 2), np.int64).dtype == np.int64
+    assert as_array([1, 1 << 31], np.int32).tolist() == [1, 1 << 31]  # the packer names the row
+
+
+def test_a_dlpack_producer_is_shared_and_not_copied() -> None:
+    tensor = Tensor(np.arange(4, dtype=np.int32))
+    made = as_array(tensor, np.int32)
+    assert np.shares_memory(made, tensor.array) and made.tolist() == [0, 1, 2, 3]
+    strided = Tensor(np.arange(8, dtype=np.int32)[::2])
+    assert as_array(strided, np.int32).flags.c_contiguous
+
+
+def test_no_logprobs_are_four_absent_columns() -> None:
+    assert logprob_columns(None, 3) == (None, None, None, None)
+
+
+def test_logprobs_of_one_k_for_all_rows() -> None:
+    k, ids, values, ranks = logprob_columns(([[1, 2], [3, 4]], [[-1.0, -2.0], [0, -3]], [1, 2]), 2)
+    assert k.tolist() == [1, 1] and ids.tolist() == [1, 2, 3, 4]
+    assert values.dtype == np.float32 and values.tolist() == [-1.0, -2.0, 0.0, -3.0]
+    assert ranks.tolist() == [1, 2]
+
+
+def test_logprobs_with_a_k_of_their_own_are_flat() -> None:
+    given = StepLogprobs([1, 2, 3], [-1.0, -2.0, -3.0], [1, 1], k=[1, 0, -1])
+    k, ids, _, _ = logprob_columns(given, 3)
+    assert k.tolist() == [1, 0, -1] and ids.tolist() == [1, 2, 3]
+
+
+@pytest.mark.parametrize("ids", [[1, 2, 3], [[[1]]], np.empty((2, 0), np.int32)])
+def test_logprobs_whose_k_cannot_be_seen_are_refused(ids: Any) -> None:
+    with pytest.raises(RowError, match=r"\[tokens, 1 \+ k\]"):
+        logprob_columns(StepLogprobs(ids, [0.0], [1]), 1)
