@@ -33,6 +33,7 @@ class ClientOutlet:
     ) -> None:
         """Connect to the lane that `client` has bound for this processor."""
         self.client = client.client
+        self.client_incarnation = client.incarnation
         self._instance = instance
         self._incarnation = incarnation
         # What the processor gave counts as sent, so it is kept until the lane has room: a frame

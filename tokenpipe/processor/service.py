@@ -148,6 +148,9 @@ class ProcessorService:
     def _command(self, message: Message, now: float) -> None:
         self.processor.command(message, now)
         if isinstance(message, OpenClient):
+            known = self._outlets.get(message.client)
+            if known is not None and known.client_incarnation == message.incarnation:
+                return  # said twice; a second lane from us would begin at 1 again
             self._close_outlet(message.client)
             outlet = ClientOutlet(
                 self._instance, self._topology, self.index, self.incarnation, message, self._clock

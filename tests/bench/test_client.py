@@ -1,0 +1,81 @@
+"""The client as a program, over real lanes: its report has what came, right and wrong."""
+
+from __future__ import annotations
+
+import gc
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.client.engine import FakeEngine, fake_engine
+from tests.client.frames import Row
+from tokenpipe.bench.client import main, parse
+from tokenpipe.bench.oracle import sequence
+from tokenpipe.wire import GiveUp, Submit
+
+LENGTH, ABORT = 2, 3
+
+
+def answer(engine: FakeEngine, client: int, message: Submit | GiveUp) -> None:
+    """Send half of a request's tokens; the rest, or its end, when it is told the next thing."""
+    key = message.key
+    if isinstance(message, GiveUp):
+        engine.send(client, Row(key, 5, [], ABORT))
+        return
+    assert message.params.ignore_eos
+    engine.send(client, Row(key, 0, sequence(key, 0, 5)))
+    if message.params.max_tokens == 10:
+        engine.send(client, Row(key, 5, sequence(key, 5, 5), LENGTH))
+
+
+def spoil(engine: FakeEngine, client: int, message: Submit | GiveUp) -> None:
+    """Send one token that is another request's, and two too few."""
+    key = message.key
+    tokens = [*sequence(key, 0, 7), *sequence(key + 1, 7, 1)]
+    engine.send(client, Row(key, 0, tokens, LENGTH))
+
+
+def played(base: Path, tmp_path: Path, reply: Any, *options: str) -> dict[str, Any]:
+    """Run the client on three requests, of which the last is given up after 5 tokens."""
+    work, report = tmp_path / "work.json", tmp_path / "report.json"
+    work.write_text(json.dumps([[0.0, 10, -1], [0.0, 10, -1], [0.0, 20, 5]]))
+    with fake_engine(base, reply) as engine:
+        arguments = ["--endpoint", str(engine.endpoint), "--work", str(work)]
+        assert main([*arguments, "--report", str(report), *options]) == 0
+    gc.unfreeze()  # the rest of the tests live in this process too
+    return dict(json.loads(report.read_text()))
+
+
+@pytest.mark.parametrize("consume", ["columns", "streams"])
+def test_what_is_right_is_right_and_one_is_given_up(
+    runtime_dir: Path, tmp_path: Path, consume: str
+) -> None:
+    report = played(runtime_dir, tmp_path, answer, "--consume", consume)
+    assert report["reasons"] == {"length": 2, "abort": 1}
+    assert (report["tokens"], report["given_up"], report["short"]) == (25, 1, 0)
+    assert not any(report[k] for k in ("lost", "duplicated", "misattributed", "misscored"))
+    assert report["cpu_s"] > 0 and report["rss_mb"] > 0
+
+
+@pytest.mark.parametrize("consume", ["columns", "streams"])
+def test_what_is_wrong_is_in_the_report(runtime_dir: Path, tmp_path: Path, consume: str) -> None:
+    report = played(runtime_dir, tmp_path, spoil, "--consume", consume)
+    assert report["misattributed"] == 3 and report["short"] == 3
+
+
+@pytest.mark.parametrize("consume", ["columns", "streams"])
+def test_an_engine_that_falls_silent_is_not_waited_for(
+    runtime_dir: Path, tmp_path: Path, consume: str
+) -> None:
+    def nothing(engine: FakeEngine, client: int, message: Submit | GiveUp) -> None:
+        pass
+
+    report = played(runtime_dir, tmp_path, nothing, "--consume", consume, "--patience", "0.1")
+    assert report["reasons"] == {} and report["tokens"] == 0
+
+
+def test_only_known_ways_of_reading() -> None:
+    with pytest.raises(SystemExit):
+        parse(["--work", "w", "--report", "r", "--consume", "rows"])

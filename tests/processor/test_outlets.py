@@ -1,0 +1,149 @@
+"""Output within a client's window: in order, whole, and the final rows before the rest."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.processor.rig import Rig, Row
+from tests.processor.shell import INCARNATION, Client, Shell
+from tokenpipe.processor.outlets import ClientOutlet
+from tokenpipe.wire import OpenClient
+
+WINDOW = 16384
+
+
+class Outlet:
+    """A processor, its outlet to client 0, and that client."""
+
+    def __init__(self, base: Path) -> None:
+        self.shell = Shell(base, bounds={"client_window_bytes": WINDOW})
+        self.client = self.shell.client()
+        self.rig = Rig(slots=64)
+        self.outlet = self.open(self.client)
+
+    def open(self, client: Client) -> ClientOutlet:
+        return ClientOutlet(
+            self.shell.instance,
+            self.shell.topology,
+            0,
+            INCARNATION,
+            OpenClient(0, client.me.incarnation),
+            time.monotonic,
+        )
+
+    def turn(self) -> None:
+        self.outlet.poll()
+        self.outlet.flush(self.rig.processor)
+        self.client.read()
+
+    def until(self, fact: Callable[[], object]) -> None:
+        self.shell.until(fact, self.turn)
+
+    def close(self) -> None:
+        self.outlet.close(0.0)
+        self.shell.close()
+
+
+@pytest.fixture
+def o(runtime_dir: Path) -> Iterator[Outlet]:
+    made = Outlet(runtime_dir)
+    yield made
+    made.close()
+
+
+def test_what_is_unsent_arrives_and_is_gone(o: Outlet) -> None:
+    h = o.rig.bind(1)
+    o.rig.feed(Row(h, [5, 6]))
+    assert o.outlet.pending(o.rig.processor)
+    o.until(lambda: o.client.tokens() == {1: [5, 6]})
+    o.until(lambda: not o.outlet.lane.unacked_frames)
+    assert not o.outlet.pending(o.rig.processor) and not o.outlet.stuck
+    assert o.outlet.next_deadline < float("inf")
+
+
+def test_past_the_window_output_merges_and_then_goes_on_where_it_stood(o: Outlet) -> None:
+    h = o.rig.bind(1, max_tokens=1 << 20)
+    o.rig.feed(Row(h, [1]))
+    o.until(lambda: o.outlet.lane.ready and not o.outlet.lane.unacked_frames)
+    o.client.acks = False
+    for step in range(200):
+        o.rig.feed(Row(h, [100 + step % 800] * 50))
+        o.turn()
+        assert o.outlet.lane.unacked_bytes <= WINDOW
+    frames = o.outlet.lane.unacked_frames
+    assert o.rig.processor.unsent_bytes(0) > 4 * 50 * 100  # most of it waits, in one place
+    o.client.acks = True
+    expected = [1] + [100 + step % 800 for step in range(200) for _ in range(50)]
+    o.until(lambda: o.client.tokens()[1] == expected)
+    assert len(o.client.frames) < frames + 12  # what waited came in a few frames
+
+
+def test_a_final_row_passes_a_full_window(o: Outlet) -> None:
+    long, short = o.rig.bind(1, max_tokens=1 << 20), o.rig.bind(2, slot=1, max_tokens=2)
+    o.rig.feed(Row(long, [1]), Row(short, [1]))
+    o.until(lambda: o.outlet.lane.ready and not o.outlet.lane.unacked_frames)
+    o.client.acks = False
+    for _ in range(200):
+        o.rig.feed(Row(long, [7] * 50))
+        o.turn()
+    full = o.outlet.lane.unacked_bytes
+    o.turn()
+    assert o.outlet.lane.unacked_bytes == full  # nothing more of what may wait
+    o.rig.feed(Row(short, [2]))
+    o.turn()
+    assert o.outlet.lane.unacked_bytes > full
+    assert not o.rig.processor.urgent(0) and o.rig.processor.unsent_bytes(0) > 0
+    o.client.acks = True
+    o.until(lambda: o.client.tokens()[2] == [1, 2])
+
+
+def test_a_frame_larger_than_the_room_is_kept_and_goes_first(o: Outlet) -> None:
+    k = 900  # one token's logprobs are larger than what the reserve leaves
+    h = o.rig.bind(1, max_tokens=1 << 20)
+    o.rig.feed(Row(h, [1]))
+    o.until(lambda: o.outlet.lane.ready and not o.outlet.lane.unacked_frames)
+    o.client.acks = False
+    fill = 0
+    while not o.outlet.stuck:
+        o.rig.feed(Row(h, [100 + fill % 800], k=k))
+        h2 = o.rig.bind(100 + fill, slot=1, max_tokens=1)
+        o.rig.feed(Row(h2, [3], k=k))
+        o.rig.drain(h2)
+        o.turn()
+        fill += 1
+        assert fill < 2000
+    before = o.outlet.lane.unacked_frames
+    o.turn()
+    assert o.outlet.stuck and o.outlet.lane.unacked_frames == before
+    assert o.outlet.pending(o.rig.processor)
+    o.client.acks = True
+    o.until(lambda: len(o.client.tokens().get(1, [])) == fill + 1)
+    assert not o.outlet.stuck
+    assert all(o.client.tokens()[100 + i] == [3] for i in range(fill))
+
+
+def test_another_life_of_the_client_ends_the_lane(o: Outlet) -> None:
+    h = o.rig.bind(1)
+    o.rig.feed(Row(h, [5]))
+    o.until(lambda: o.client.frames)
+    o.client.close()
+    o.shell._open.remove(o.client)
+    o.client = o.shell.client()
+    o.rig.feed(Row(h, [6]))
+    o.until(lambda: o.outlet.lane.lost)
+    assert not o.outlet.pending(o.rig.processor)  # nobody could get it any more
+    assert not o.client.frames  # it was not meant for this one
+
+
+def test_closing_says_what_was_not_confirmed(o: Outlet) -> None:
+    h = o.rig.bind(1)
+    o.rig.feed(Row(h, [5]))
+    o.until(lambda: o.client.frames and not o.outlet.lane.unacked_frames)
+    o.client.acks = False
+    o.rig.feed(Row(h, [6]))
+    o.turn()
+    assert o.outlet.close(0.05) == 1

@@ -1,0 +1,239 @@
+"""One processor with all its lanes, a turn at a time."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.processor.rig import Row
+from tests.processor.shell import INCARNATION, Client, Shell, Worker
+from tokenpipe.errors import LaneError
+from tokenpipe.processor import CONTROL_BYTES, ProcessorService
+from tokenpipe.transport import (
+    Gap,
+    LaneReceiver,
+    LaneSender,
+    MemoryLane,
+    Peer,
+    command_lane,
+    new_incarnation,
+    report_lane,
+)
+from tokenpipe.types import make_handle
+from tokenpipe.wire import (
+    Bind,
+    CloseClient,
+    Counters,
+    HandleFinished,
+    LaneHeader,
+    Message,
+    OpenClient,
+    RankOpened,
+    Snapshot,
+    pack_control,
+    unpack_control,
+)
+
+ENGINE = Peer("engine", "0", new_incarnation())
+SERVICE = Peer("processor", "0", INCARNATION)
+HANDLE = make_handle(0, 0, 1)
+
+
+class Served:
+    """A service, and the engine's ends of its two lanes, through memory."""
+
+    def __init__(self, base: Path, **topology: Any) -> None:
+        self.shell = Shell(base, **topology)
+        self.reads = True  # whether the engine takes reports
+        self.reported: list[Message] = []
+        self.commands, theirs = self._lane(command_lane(0), ENGINE, SERVICE)
+        reports, self.reports = self._lane(report_lane(0), SERVICE, ENGINE)
+        self.service = ProcessorService(
+            self.shell.instance, self.shell.topology, 0, theirs, reports, incarnation=INCARNATION
+        )
+        self.service_reports = reports
+
+    def _lane(self, name: str, source: Peer, to: Peer) -> tuple[LaneSender, LaneReceiver]:
+        lane = MemoryLane(name)
+        both: dict[str, Any] = {"instance": self.shell.instance.id, "alive": lambda: True}
+        receiver = LaneReceiver(
+            lane.receiver(), me=to, expects=source, hold_bytes=CONTROL_BYTES, **both
+        )
+        sender = LaneSender(
+            lane.sender(source.route), me=source, to=to, bound_bytes=CONTROL_BYTES, **both
+        )
+        return sender, receiver
+
+    def turn(self) -> None:
+        self.service.turn(0.0)
+        self.commands.poll()
+        self.reports.changes()
+        if self.reads or not self.reports.sender:
+            for item in self.reports.recv():
+                assert not isinstance(item, Gap)
+                self.reported += unpack_control(item)[1]
+            self.reports.applied()
+            self.reports.tick(time.monotonic())
+
+    def until(self, fact: Callable[[], object], *others: Callable[[], object]) -> None:
+        self.shell.until(fact, self.turn, *others)
+
+    def order(self, *messages: Message) -> None:
+        self.send_raw(lambda header: pack_control(header, list(messages)))
+
+    def send_raw(self, make: Callable[[LaneHeader], bytes]) -> None:
+        self.until(lambda: self.commands.ready)
+        lane = self.commands
+        self.commands.send(
+            make(
+                LaneHeader(self.shell.instance.id, ENGINE.incarnation, lane.receiver, lane.next_seq)
+            )
+        )
+
+    def of(self, kind: type) -> list[Any]:
+        return [message for message in self.reported if isinstance(message, kind)]
+
+    def serve(self) -> tuple[Worker, Client]:
+        """Bring a worker and client 0, and a request of it into slot 0."""
+        worker, client = self.shell.worker(), self.shell.client()
+        self.until(lambda: self.of(RankOpened) and worker.lane.ready, worker.lane.poll)
+        incarnation = self.of(RankOpened)[0].incarnation
+        self.order(
+            OpenClient(0, client.me.incarnation),
+            Bind(handle=HANDLE, rank_incarnation=incarnation, key=1, client=0, max_tokens=3),
+        )
+        return worker, client
+
+    def close(self) -> None:
+        self.service.close(0.0)
+        self.commands.close(0.0)
+        self.reports.close()
+        self.shell.close()
+
+
+@pytest.fixture
+def served(runtime_dir: Path) -> Iterator[Callable[..., Served]]:
+    made: list[Served] = []
+
+    def make(**topology: Any) -> Served:
+        made.append(Served(runtime_dir, **topology))
+        return made[-1]
+
+    yield make
+    for one in made:
+        one.close()
+
+
+Make = Callable[..., Served]
+
+
+def test_rows_become_output_and_reports(served: Make) -> None:
+    s = served()
+    worker, client = s.serve()
+    worker.send(Row(HANDLE, [5, 6]))
+    worker.send(Row(HANDLE, [7, 8]))
+    s.until(lambda: client.tokens() == {1: [5, 6, 7]}, worker.lane.poll, client.read)
+    s.until(lambda: s.of(HandleFinished), worker.lane.poll, client.read)
+    assert s.of(HandleFinished) == [HandleFinished(HANDLE, 2, -1, 3, "")]
+    s.until(lambda: not worker.lane.unacked_frames, worker.lane.poll, client.read)
+
+
+def test_a_turn_says_whether_something_came_and_waits_no_longer_than_told(served: Make) -> None:
+    s = served()
+    s.until(lambda: s.service_reports.ready)
+    while s.service.turn(0.0):  # what is left of the hellos
+        pass
+    assert s.service.turn(0.0) is False
+    assert s.service.next_deadline < float("inf")
+    s.order(Snapshot(9))
+    assert s.service.turn(30.0) is True
+    s.until(lambda: s.of(Counters))
+    assert s.of(Counters)[0].id == 9 and s.of(Counters)[0].values["bindings"] == 0
+    assert len(s.service.ports) == 3  # a worker's lane, commands, reports
+
+
+def test_a_client_that_comes_again_gets_a_lane_of_its_own_and_one_that_goes_none(
+    served: Make,
+) -> None:
+    s = served()
+    worker, client = s.serve()
+    worker.send(Row(HANDLE, [5]))
+    s.until(lambda: client.frames, worker.lane.poll, client.read)
+    s.order(OpenClient(0, client.me.incarnation))  # said twice, it is the same one
+    s.order(Snapshot(1))
+    s.until(lambda: s.of(Counters), client.read)
+    worker.send(Row(HANDLE, [6]))
+    s.until(lambda: client.tokens() == {1: [5, 6]}, worker.lane.poll, client.read)
+    s.order(CloseClient(0), Snapshot(2))
+    s.until(lambda: len(s.of(Counters)) == 2)
+    assert not s.service._outlets
+    worker.send(Row(HANDLE, [7]))  # its request goes on to its end, for nobody
+    s.until(lambda: s.of(HandleFinished), worker.lane.poll)
+
+
+def test_a_command_that_cannot_be_read_is_counted_and_the_next_is_done(served: Make) -> None:
+    s = served()
+    s.send_raw(lambda header: pack_control(header, [Snapshot(1)])[:-1])
+    s.order(Snapshot(2))
+    s.until(lambda: s.of(Counters))
+    assert s.of(Counters)[0].id == 2 and s.service.bad_messages == 1
+
+
+def test_lost_commands_are_no_state_to_go_on_from(served: Make) -> None:
+    s = served()
+    s.order(Snapshot(1))
+    s.until(lambda: s.of(Counters))
+    lane = s.commands.port
+    send = lane.send
+    lane.send = lambda frame: True  # type: ignore[method-assign]  # what is sent now never arrives
+    s.order(Snapshot(2))
+    lane.send = send  # type: ignore[method-assign]
+    s.commands._window.forget()  # and its sender cannot send it again
+    with pytest.raises(LaneError, match="lost for good"):
+        s.order(Snapshot(3))
+        s.until(lambda: len(s.of(Counters)) == 3)
+
+
+def test_an_ended_command_lane_asks_it_to_stop(served: Make) -> None:
+    s = served()
+    s.until(lambda: s.commands.ready)
+    assert not s.service.stopping
+    s.commands.end()
+    s.until(lambda: s.service.stopping)
+
+
+def test_reports_wait_in_order_while_the_engine_does_not_read(served: Make) -> None:
+    s = served()
+    s.until(lambda: s.service_reports.ready and s.reports.sender)
+    s.reads = False
+    for number in range(1, 200):
+        s.order(Snapshot(number))
+        s.turn()
+    s.reads = True
+    s.until(lambda: len(s.of(Counters)) == 199)
+    assert [counters.id for counters in s.of(Counters)] == list(range(1, 200))
+
+
+def test_closing_hands_out_what_is_left(served: Make) -> None:
+    s = served()
+    worker, client = s.serve()
+    worker.send(Row(HANDLE, [5, 6, 7]))
+    s.until(lambda: s.service.processor.counters["tokens"] == 3, worker.lane.poll)
+    closing = threading.Thread(target=lambda: s.service.close(20.0))
+    closing.start()
+    while closing.is_alive():
+        client.read()
+        s.reports.changes()
+        for item in s.reports.recv():
+            assert not isinstance(item, Gap)
+            s.reported += unpack_control(item)[1]
+        s.reports.applied()
+        s.reports.tick(time.monotonic())
+        closing.join(0.001)
+    assert client.tokens() == {1: [5, 6, 7]}
+    assert s.of(HandleFinished)
