@@ -109,10 +109,27 @@ def test_a_rank_that_comes_anew_gets_only_what_is_sent_to_it(far: Make) -> None:
     lane.send(plan(2))
     lane.reset()  # what was for the lost one goes with it
     second = StepLane.worker(f.endpoint)
+    lane.renew()
     lane.send(plan(3))
-    assert take(f, lane, second, 1) == [plan(3)]
+    plans = take(f, lane, second, 1)
+    f.until(lambda: plan(3) in plans, lane.poll, lambda: plans.extend(second.recv()))
+    assert [one for one in plans if not one.reset] == [plan(3)]
     lane.close()
     second.close()
+
+
+def test_a_worker_that_lives_on_is_told_to_forget_its_handles(far: Make) -> None:
+    f = far()
+    lane = f.step_lane()
+    reader = StepLane.worker(f.endpoint)
+    lane.send(plan(1))
+    assert take(f, lane, reader, 1) == [plan(1)]
+    lane.reset()
+    lane.send(plan(2))
+    told = take(f, lane, reader, 2)
+    assert [one.reset for one in told] == [True, False] and told[1] == plan(2)
+    lane.close()
+    reader.close()
 
 
 def test_an_engine_that_died_is_said(far: Make) -> None:

@@ -10,7 +10,6 @@ import os
 import time
 from collections import deque
 from collections.abc import Callable
-from itertools import zip_longest
 
 from tokenpipe.errors import FrameError, FrameTooLarge, LaneClosed, LaneFull, LaneLost
 from tokenpipe.topology import Topology
@@ -21,7 +20,6 @@ from tokenpipe.transport import (
     Peer,
     PeerDown,
     PeerEnded,
-    PeerUp,
     Port,
     Role,
     Waiter,
@@ -72,7 +70,6 @@ class StepLaneReader:
         self._waiter = Waiter()
         self._waiter.add(self._lane.port)
         self.ended = False
-        self._taken = False  # whether a plan came
 
     def recv(self, timeout_s: float = 0.0) -> list[StepPlan]:
         """Return the plans that came, in order; waits for the first up to `timeout_s`.
@@ -93,15 +90,11 @@ class StepLaneReader:
     def _read(self) -> list[StepPlan]:
         lane = self._lane
         plans: list[StepPlan] = []
-        changes = lane.changes()
-        for change, next_one in zip_longest(changes, changes[1:]):
+        for change in lane.changes():
             if isinstance(change, PeerEnded):
                 self.ended = True
             elif isinstance(change, PeerDown) and not self.ended:
-                # The hello of a lane that was closed may have waited in its socket for a worker's
-                # next life: who is replaced before a plan of it came was never ours.
-                if self._taken or not isinstance(next_one, PeerUp):
-                    raise LaneLost(f"step lane: {change.reason}")
+                raise LaneLost(f"step lane: {change.reason}")
         for item in lane.recv():
             if isinstance(item, Gap):
                 raise LaneLost(f"step lane: plans {item} are lost for good")
@@ -110,7 +103,6 @@ class StepLaneReader:
             except FrameError as error:
                 raise LaneLost(f"step lane: a plan could not be read: {error}") from error
             plans.extend(m for m in messages if isinstance(m, StepPlan))
-        self._taken = self._taken or bool(plans)
         lane.applied()
         lane.tick(self._clock())
         return plans
