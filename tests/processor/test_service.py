@@ -176,12 +176,12 @@ def test_a_client_that_comes_again_gets_a_lane_of_its_own_and_one_that_goes_none
     s.until(lambda: s.of(HandleFinished), worker.lane.poll)
 
 
-def test_a_command_that_cannot_be_read_is_counted_and_the_next_is_done(served: Make) -> None:
+def test_a_command_that_cannot_be_read_is_no_state_to_go_on_from_either(served: Make) -> None:
     s = served()
     s.send_raw(lambda header: pack_control(header, [Snapshot(1)])[:-1])
-    s.order(Snapshot(2))
-    s.until(lambda: s.of(Counters))
-    assert s.of(Counters)[0].id == 2 and s.service.bad_messages == 1
+    with pytest.raises(LaneError, match="processor 0: commands"):
+        s.order(Snapshot(2))
+        s.until(lambda: s.of(Counters))
 
 
 def test_lost_commands_are_no_state_to_go_on_from(served: Make) -> None:
