@@ -19,6 +19,7 @@ from tokenpipe import (
     Finished,
     FinishReason,
     Pipeline,
+    PrefillDone,
     ProcessorLost,
     ProcessorUp,
     Publisher,
@@ -36,26 +37,45 @@ from tokenpipe.errors import LaneLost
 from tokenpipe.types import Event
 
 
-def serve_until(pipe: Pipeline, fact: Callable[[list[Event]], bool], pub: Publisher) -> list[Event]:
+def serve_until(
+    pipe: Pipeline, fact: Callable[[list[Event]], bool], *pubs: Publisher
+) -> list[Event]:
     """Collect events until the fact holds; a minute is a failure."""
     seen: list[Event] = []
     deadline = time.monotonic() + 20
     while not fact(seen):
         assert time.monotonic() < deadline, seen
-        pub.poll()
+        for pub in pubs:
+            pub.poll()
         pipe.wait(0.02)
         seen += pipe.poll()
     return seen
 
 
-def open_publisher(pipe: Pipeline) -> Publisher:
+def open_publisher(pipe: Pipeline, dp_rank: int = 0) -> Publisher:
     """Open a publisher while this thread serves the pipeline."""
     made: list[Publisher] = []
-    opening = threading.Thread(target=lambda: made.append(Publisher(pipe.endpoint)))
+    opening = threading.Thread(target=lambda: made.append(Publisher(pipe.endpoint, dp_rank)))
     opening.start()
     while opening.is_alive():
         pipe.wait(0.02)
     return made[0]
+
+
+def close(pipe: Pipeline, pub: Publisher) -> None:
+    """Close a publisher while this thread serves the pipeline."""
+    closing = threading.Thread(target=pub.close)
+    closing.start()
+    finish(pipe, closing)
+
+
+def finish(pipe: Pipeline, thread: threading.Thread) -> None:
+    """Wait for a thread that needs the pipeline's answers to end; its events are dropped."""
+    deadline = time.monotonic() + 10
+    while thread.is_alive():
+        assert time.monotonic() < deadline
+        pipe.wait(0.02)
+        pipe.poll()
 
 
 class Asking(threading.Thread):
@@ -105,15 +125,51 @@ def test_preempted_and_bound_elsewhere_the_stream_goes_on(runtime_dir: Path, mod
         (finished,) = pick(serve_until(pipe, lambda s: bool(pick(s, Finished)), pub), Finished)
         assert isinstance(finished, Finished)
         assert (finished.finish_reason, finished.output_tokens) == (FinishReason.LENGTH, 6)
-        asking.join(10)
+        finish(pipe, asking)
         assert [t for out in asking.outputs for t in out.token_ids] == [10, 11, 12, 13, 14, 15]
         assert [out.finish_reason for out in asking.outputs][-1] == FinishReason.LENGTH
         pub.publish(6, [], [], drained=[second])
         serve_until(pipe, lambda s: bool(pick(s, Released)), pub)
-        closing = threading.Thread(target=pub.close)
-        closing.start()
-        while closing.is_alive():
-            pipe.wait(0.02)
+        close(pipe, pub)
+
+
+def test_prefilled_here_decoded_there_and_moved_again(runtime_dir: Path) -> None:
+    """Two ranks, each with a processor of its own: the stream passes from one to the other."""
+    topology = Topology(
+        runtime_dir=runtime_dir, data_parallel_size=2, processors={"count": 2}, eos_token_ids=[2]
+    )
+    with Pipeline(topology) as pipe:
+        pubs = [open_publisher(pipe, dp) for dp in (0, 1)]
+        serve_until(pipe, lambda seen: len(pick(seen, RankUp)) == 2, *pubs)
+        asking = Asking(pipe.endpoint, 100)
+        (submitted,) = pick(serve_until(pipe, lambda s: bool(pick(s, Submitted)), *pubs), Submitted)
+        assert isinstance(submitted, Submitted)
+        with pipe.step(0) as cmd:
+            prefill = cmd.bind(submitted.request, slot=1, prefill=True)
+        pubs[0].publish(1, [prefill], [10])
+        (done,) = pick(serve_until(pipe, lambda s: bool(pick(s, PrefillDone)), *pubs), PrefillDone)
+        assert isinstance(done, PrefillDone) and done.output_token_ids == [10]
+        with pipe.step(1) as cmd:
+            decode = cmd.bind(done.request, slot=7)
+        pubs[0].publish(2, [prefill], [666], drained=[prefill])  # beyond its end: an overrun
+        pubs[1].publish(1, [decode], [11, 12], counts=[2])
+        with pipe.step(1) as cmd:
+            cmd.preempt(decode)
+        pubs[1].publish(2, [decode], [13], drained=[decode])
+        (moved,) = pick(serve_until(pipe, lambda s: bool(pick(s, Rescheduled)), *pubs), Rescheduled)
+        assert isinstance(moved, Rescheduled) and moved.output_token_ids == [10, 11, 12, 13]
+        with pipe.step(0) as cmd:
+            last = cmd.bind(moved.request, slot=1)
+        pubs[0].publish(3, [last], [14, 2, 15], counts=[3], drained=[last])
+        (end,) = pick(serve_until(pipe, lambda s: bool(pick(s, Finished)), *pubs), Finished)
+        assert isinstance(end, Finished)
+        assert (end.finish_reason, end.stop_reason, end.output_tokens) == (FinishReason.STOP, 2, 6)
+        finish(pipe, asking)
+        assert [t for out in asking.outputs for t in out.token_ids] == [10, 11, 12, 13, 14, 2]
+        assert asking.outputs[-1].usage is not None
+        assert asking.outputs[-1].usage.completion_tokens == 6
+        for pub in pubs:
+            close(pipe, pub)
 
 
 def test_a_killed_processor_is_named_answered_and_replaced(runtime_dir: Path) -> None:
@@ -135,7 +191,7 @@ def test_a_killed_processor_is_named_answered_and_replaced(runtime_dir: Path) ->
         (finished,) = pick(seen, Finished)
         assert isinstance(finished, Finished) and finished.finish_reason == FinishReason.ERROR
         assert pick(seen, Released) and pick(seen, ProcessorUp)
-        asking.join(10)
+        finish(pipe, asking)
         assert asking.outputs[-1].finish_reason == FinishReason.ERROR
         assert "processor 0 was lost" in (asking.outputs[-1].error or "")
 
@@ -153,12 +209,9 @@ def test_a_killed_processor_is_named_answered_and_replaced(runtime_dir: Path) ->
         except LaneLost as error:  # a receiver that was just welcomed does not lose a lane
             pytest.fail(str(error))
         serve_until(pipe, lambda s: bool(pick(s, Finished)), pub)
-        again.join(10)
+        finish(pipe, again)
         assert [t for out in again.outputs for t in out.token_ids] == [20, 21]
-        closing = threading.Thread(target=pub.close)
-        closing.start()
-        while closing.is_alive():
-            pipe.wait(0.02)
+        close(pipe, pub)
 
 
 @pytest.mark.case("B38")
@@ -191,11 +244,8 @@ def test_a_client_that_goes_is_given_up_and_its_request_aborted_once(runtime_dir
             "Aborted",
             "Released",
         ]
-        asking.join(10)
-        closing = threading.Thread(target=pub.close)
-        closing.start()
-        while closing.is_alive():
-            pipe.wait(0.02)
+        finish(pipe, asking)
+        close(pipe, pub)
 
 
 @pytest.mark.case("B02")
