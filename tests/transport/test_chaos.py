@@ -142,6 +142,13 @@ class LaneMachine(RuleBasedStateMachine):
         if apply:
             self.receiver.applied()
 
+    @rule(sender=st.booleans())
+    def doubt(self, sender: bool) -> None:
+        if sender:
+            self.sender.doubt()
+        else:
+            self.receiver.doubt(self.now)
+
     @rule()
     def restart_sender(self) -> None:
         self.new_sender()
@@ -201,6 +208,7 @@ def test_long_runs(seed: int) -> None:
         world.sender_polls,
         world.restart_sender,
         world.restart_receiver,
+        lambda: world.doubt(rng.random() < 0.5),
         lambda: world.lose(rng.randint(0, 6), rng.randint(0, 3)),
         lambda: world.wait(rng.choice([0.004, 0.03, 0.11, 0.6])),
         lambda: world.receive(rng.randint(1, 20), rng.random() < 0.5),

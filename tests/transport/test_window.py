@@ -46,11 +46,10 @@ def test_what_is_given_up_is_named_and_the_rest_is_kept(
             numbers.extend(lost)
         else:
             numbers.append(int(item))
-    assert numbers == list(range(1, len(numbers) + 1))
-    if not arrived:  # not started: the start moves without a gap
-        assert out == [] and window.expected == first_retained
-    else:
-        assert window.expected >= first_retained
+    begin = 1 if 1 in arrived else first_retained  # nothing delivered: the start moves, no gap
+    assert numbers == list(range(begin, begin + len(numbers)))
+    assert window.expected >= first_retained
+    assert window.held_bytes == sum(len(str(seq)) for seq in arrived if seq > window.expected)
 
 
 def test_what_is_held_is_bounded_and_asked_for_again() -> None:
@@ -83,3 +82,15 @@ def test_a_sender_keeps_exactly_what_is_not_acknowledged(steps: list[tuple[int, 
         ]
     assert window.forget() == len(kept)
     assert window.used == 0 and window.first == window.next_seq
+
+
+def test_what_was_numbered_for_an_earlier_life_is_no_gap_though_a_later_frame_came_first() -> None:
+    """The hello said 18; 18 to 21 went to the life before ours; the ping that says so was lost."""
+    window = ReceiveWindow(18, 1000)
+    out: list[bytes | Gap] = []
+    window.accept(22, b"v", out)
+    assert out == [] and window.missing() == (18, 21)
+    window.announce(24, 22, out)
+    assert out == [b"v"] and (window.lost, window.held_bytes, window.expected) == (0, 0, 23)
+    window.announce(30, 25, out)  # but now something was delivered: this is a loss
+    assert out[1:] == [Gap(23, 24)] and window.lost == 2

@@ -102,8 +102,8 @@ class ReceiveWindow:
 
     def accept(self, seq: int, frame: bytes, out: list[bytes | Gap]) -> None:
         """Take a frame and append to `out` what can now be delivered, in order."""
-        self._started = True
         if seq == self.expected:
+            self._started = True
             out.append(frame)
             self.expected = seq + 1
             if seq > self.known:
@@ -124,16 +124,20 @@ class ReceiveWindow:
     def announce(self, next_seq: int, first_retained: int, out: list[bytes | Gap]) -> None:
         """Hear how far the sender is, and append a Gap for what it can no longer send.
 
-        Before the first frame the start merely moves: nothing was promised yet.
+        Before the first delivery the start merely moves: what is no longer there was numbered for
+        an earlier life of ours, after the hello by which we knew where to start.
         """
         self.known = max(self.known, next_seq - 1)
         if first_retained <= self.expected:
             return
-        if not self._started:
-            self.expected = first_retained
-            self.applied = first_retained - 1
+        if self._started:
+            self.give_up(first_retained - 1, out)
             return
-        self.give_up(first_retained - 1, out)
+        self.expected = first_retained
+        self.applied = first_retained - 1
+        for seq in [seq for seq in self._held if seq < first_retained]:
+            self.held_bytes -= len(self._held.pop(seq))
+        self._release(out)
 
     def missing(self) -> tuple[int, int] | None:
         """Return the first hole as (first, last) where something is known to be missing."""
@@ -155,6 +159,7 @@ class ReceiveWindow:
             out.append(Gap(self.expected, end))
             self.lost += end - self.expected + 1
             self.expected = end + 1
+        self._started = True
         self.known = max(self.known, last)
         self._release(out)
 
@@ -172,3 +177,4 @@ class ReceiveWindow:
             self.held_bytes -= len(frame)
             out.append(frame)
             self.expected += 1
+            self._started = True
