@@ -64,6 +64,30 @@ def test_nothing_is_acknowledged_before_it_is_applied(rig: Rig) -> None:
     turn(lambda: sender.unacked_frames == 0, sender, receiver)
 
 
+def test_a_ping_is_answered_with_what_is_applied_and_not_with_what_came(rig: Rig) -> None:
+    sender, receiver = rig.pair()
+    rig.send(sender, 3)
+    got: list[object] = []
+    deadline = time.monotonic() + 5
+    while len(got) < 2:
+        assert time.monotonic() < deadline
+        got += receiver.recv(2 - len(got))
+    receiver.applied()
+    while len(got) < 3:
+        assert time.monotonic() < deadline
+        got += receiver.recv()
+    heard = receiver.heard
+    for later in (1, 2):  # no acknowledgement between two looks: a ping
+        sender.tick(time.monotonic() + later)
+    while receiver.heard == heard:
+        assert time.monotonic() < deadline
+        receiver.recv()
+    while sender.unacked_frames == 3:
+        assert time.monotonic() < deadline
+        sender.poll()
+    assert sender.unacked_frames == 1
+
+
 def test_an_end_waits_for_what_is_not_applied(rig: Rig) -> None:
     sender, receiver = rig.pair()
     rig.send(sender, 1)
