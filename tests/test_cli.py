@@ -48,3 +48,11 @@ def test_wrong_file_is_named_by_line_and_starts_nothing(tmp_path: Path) -> None:
 
 def test_no_command_shows_what_there_is() -> None:
     assert "plan" in (tokenpipe().stdout + tokenpipe().stderr)
+
+
+def test_gc_removes_the_dead(runtime_dir: Path) -> None:
+    directory = runtime_dir / "dead"
+    directory.mkdir(mode=0o700)
+    (directory / "pipeline0.lock").touch()
+    done = tokenpipe("gc", "--runtime-dir", str(runtime_dir))
+    assert done.stdout == f"removed  {directory}\n" and not directory.exists()

@@ -19,17 +19,19 @@ MODULES = sorted(path for path in PACKAGE.rglob("*.py"))
 
 ROLE = {"types", "errors", "wire", "transport", "topology", "metrics", "_core"}
 BELOW = ROLE | {"config", "logs", "postprocess", "processor", "runners", "client", "supervisor"}
+BELOW |= {"pulse"}
 MAY_ENTER = {
     "types": set(),
     "errors": set(),
     "metrics": {"errors"},
     "logs": {"errors"},
+    "pulse": {"errors"},
     "config": {"errors"},
     "topology": {"errors", "types", "config"},
     "wire": {"types", "errors", "_core"},
     "transport": {"errors", "topology", "_core"},
     "postprocess": {"types", "errors", "_core"},
-    # logs, topology and transport are for its service alone: see CORE
+    # logs, pulse, topology and transport are for its service alone: see CORE
     "processor": {
         "types",
         "errors",
@@ -39,15 +41,17 @@ MAY_ENTER = {
         "transport",
         "topology",
         "logs",
+        "pulse",
     },
     "runners": ROLE,
     "client": ROLE,
-    "supervisor": {"errors", "topology", "logs", ""},
+    "supervisor": {"errors", "topology", "logs", "pulse", ""},
     "pipeline": BELOW | {"plan"},
-    "serve": BELOW | {"pipeline", "plan"},
-    "bench": BELOW | {"pipeline", "plan", "serve"},
+    "engine": BELOW | {"pipeline", "plan"},
+    "serve": BELOW | {"pipeline", "plan", "engine"},
+    "bench": BELOW | {"pipeline", "plan", "engine", "serve"},
     "plan": {"topology", "transport"},
-    "cli": {"errors", "plan", "topology"},
+    "cli": {"errors", "plan", "serve", "topology", "transport"},
     "__main__": {"cli", "errors"},
     "__init__": {"client", "errors", "pipeline", "runners", "topology", "types", "wire"},
 }
@@ -57,6 +61,8 @@ ONLY_IN = {
     "fastapi": ["serve"],
     "starlette": ["serve"],
     "uvicorn": ["serve"],
+    "uvicorn_worker": ["serve"],
+    "gunicorn": ["serve"],
     "aiohttp": ["serve"],
     "tokenizers": ["postprocess"],
     "subprocess": ["supervisor"],
@@ -80,7 +86,7 @@ CORE = {
     "wire/": set[str](),
     "postprocess/": set[str](),
     "client/core.py": {"transport", "metrics"},
-    "processor/": {"transport", "topology", "logs", "metrics"},
+    "processor/": {"transport", "topology", "logs", "metrics", "pulse"},
 }
 MAY_STILL = {"client/core.py": {"asyncio"}}  # the Future that a consumer is parked on
 SHELLS = {f"processor/{name}.py" for name in ("service", "ranks", "outlets", "__main__")}

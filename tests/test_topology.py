@@ -15,6 +15,7 @@ from pydantic import BaseModel
 from tokenpipe.errors import ConfigError
 from tokenpipe.topology import Bounds, Processors, Timeouts, Topology
 
+ANY_TEXT = {"name", "runtime_dir", "log_dir", "api.host", "api.model"}
 NULL_IS_FINE = {"name", "vocab_size", "runtime_dir", "log_dir", "processors.count"}
 
 
@@ -83,9 +84,15 @@ def test_surprising_value_is_taken_as_meant_or_refused_by_line(key: str, value: 
     elif value == "[]":
         assert key == "eos_token_ids" and at == ()
     elif value == "on":
-        assert key in ("name", "runtime_dir", "log_dir") and str(at) == "on"
+        assert key in ANY_TEXT and str(at) == "on"
+    elif value == "false":
+        assert key == "api.access_log" and at is False
     else:
-        assert value == "1.5" and key.startswith("timeouts.") and at == 1.5
+        seconds = key.startswith("timeouts.") or key in (
+            "policies.within_s",
+            "api.timeout_graceful_shutdown",
+        )
+        assert value == "1.5" and seconds and at == 1.5
 
 
 @pytest.mark.case("B72")
@@ -143,6 +150,10 @@ def test_duplicate_key_beside_a_wrong_one() -> None:
         (
             "bounds:\n  lane_bytes: 2048\n  max_frame_bytes: 4096",
             "t.yaml:3: bounds.max_frame_bytes: larger than bounds.lane_bytes 2048 (got 4096)",
+        ),
+        (
+            "clients: 2\napi: {workers: 3}",
+            "t.yaml:2: api.workers: more than clients 2: each is one (got 3)",
         ),
     ],
 )

@@ -15,6 +15,7 @@ from rich.table import Table
 from tokenpipe.errors import TokenpipeError
 from tokenpipe.plan import Plan, plan
 from tokenpipe.topology import Topology
+from tokenpipe.transport import default_base, sweep
 
 app = typer.Typer(
     name="tokenpipe",
@@ -23,12 +24,6 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
-
-
-@app.callback()
-def _several() -> None:
-    # Makes typer keep the command's name even while there is only one.
-    return
 
 
 @app.command("plan")
@@ -43,6 +38,18 @@ def plan_command(
         print(json.dumps(planned.to_json_dict(read), indent=2))
     else:
         _print_plan(planned)
+
+
+@app.command("gc")
+def gc_command(
+    runtime_dir: Annotated[
+        Path | None, typer.Option(help="where instances are made; default: as without the key")
+    ] = None,
+) -> None:
+    """Remove the directories that dead instances left; touch nothing of the living."""
+    for swept in sweep(default_base() if runtime_dir is None else runtime_dir):
+        said = f" ({swept.said})" if swept.said else ""
+        print(f"{swept.outcome}  {swept.directory}{said}")
 
 
 def main() -> int:

@@ -8,9 +8,8 @@ from __future__ import annotations
 
 import json
 import logging
-import os
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Literal, TextIO
 
 from tokenpipe.errors import ConfigError
@@ -23,22 +22,32 @@ def set_up_logs(
     role: str,
     rank: str = "",
     *,
+    instance: str = "",
+    also: Sequence[str] = (),
     form: LogFormat = "human",
     level: str = "info",
     stream: TextIO | None = None,
 ) -> logging.Logger:
-    """Send the log of this process to `stream` (stderr), replacing an earlier set-up."""
+    """Send the log of this process to `stream` (stderr), replacing an earlier set-up.
+
+    `also` names loggers of other packages whose lines are to look the same.
+    """
     if level not in LEVELS:
         raise ConfigError(f"log level must be one of {', '.join(LEVELS)} (got {level!r})")
     if form not in ("human", "json"):
         raise ConfigError(f"log format must be human or json (got {form!r})")
     handler = logging.StreamHandler(sys.stderr if stream is None else stream)
-    handler.setFormatter(_Json(role, rank) if form == "json" else _Human(role, rank))
-    logger = logging.getLogger("tokenpipe")
-    logger.handlers[:] = [handler]
-    logger.setLevel(level.upper())
-    logger.propagate = False  # an engine's own root handlers would print every line again
-    return logger
+    handler.setFormatter(_form(form)(role, rank, instance))
+    for name in ("tokenpipe", *also):
+        logger = logging.getLogger(name)
+        logger.handlers[:] = [handler]
+        logger.setLevel(level.upper())
+        logger.propagate = False  # an engine's own root handlers would print every line again
+    return logging.getLogger("tokenpipe")
+
+
+def _form(form: LogFormat) -> type[_Json] | type[_Human]:
+    return _Json if form == "json" else _Human
 
 
 class RateLimit:
@@ -74,8 +83,8 @@ def _fields(record: logging.LogRecord) -> Mapping[str, object]:
 
 
 class _Human(logging.Formatter):
-    def __init__(self, role: str, rank: str) -> None:
-        who = f"{role} {rank}".strip()
+    def __init__(self, role: str, rank: str, instance: str) -> None:
+        who = " ".join(filter(None, (instance, role, rank)))
         super().__init__(f"%(asctime)s.%(msecs)03d %(levelname)-7s {who}: %(message)s", "%H:%M:%S")
 
     def formatMessage(self, record: logging.LogRecord) -> str:
@@ -84,9 +93,9 @@ class _Human(logging.Formatter):
 
 
 class _Json(logging.Formatter):
-    def __init__(self, role: str, rank: str) -> None:
+    def __init__(self, role: str, rank: str, instance: str) -> None:
         super().__init__()
-        self._who = {"role": role, "rank": rank, "pid": os.getpid()}
+        self._who = {"instance": instance, "role": role, "rank": rank}
 
     def format(self, record: logging.LogRecord) -> str:
         line: dict[str, object] = {
@@ -94,6 +103,7 @@ class _Json(logging.Formatter):
             "level": record.levelname.lower(),
             "logger": record.name,
             **self._who,
+            "pid": record.process,  # of now: a set-up may be inherited by a fork
             "message": record.getMessage(),
             **_fields(record),
         }

@@ -67,6 +67,41 @@ class Timeouts(FrozenConfig):
     gap_s: Seconds = 1.0  # frames that are to be sent again
     close_s: Seconds = 5.0  # the end/ack exchange of a lane, and a child's exit
     client_ahead_s: Seconds = 5.0  # rows that a client waits for, having later ones
+    stuck_s: Seconds = 10.0  # a process of `serve` without a sign of life is reported
+
+
+class Policies(FrozenConfig):
+    """What `serve` does when a process dies after its start, or falls silent.
+
+    `fail` ends the server with an error. Processors are always restarted.
+    """
+
+    engine: Literal["restart", "fail"] = "fail"
+    worker: Literal["restart", "fail"] = "restart"
+    api: Literal["restart", "fail"] = "restart"
+    restarts: Annotated[int, Field(ge=1, le=1_000_000)] = 3  # of one process, within
+    within_s: Seconds = 60.0
+    on_stuck: Literal["report", "kill"] = "report"  # past timeouts.stuck_s
+
+
+class Api(FrozenConfig):
+    """The HTTP server of `serve`."""
+
+    host: Annotated[str, Field(min_length=1, max_length=255)] = "127.0.0.1"
+    port: Annotated[int, Field(ge=0, le=65_535)] = 8000  # 0: any that is free, said in the log
+    workers: Annotated[int, Field(ge=1, le=256)] = 1  # 1: no fork at all
+    timeout_graceful_shutdown: Seconds = 30.0  # for open streams, from the first signal
+    model: Annotated[str, Field(min_length=1, max_length=255)] = "tokenpipe"  # its name in answers
+    max_body_bytes: Bytes = 16 * _MIB
+    backlog: Annotated[int, Field(ge=1, le=65_535)] = 2048
+    access_log: bool = False
+
+
+class Log(FrozenConfig):
+    """What the processes' own log lines look like."""
+
+    format: Literal["human", "json"] = "human"
+    level: Literal["debug", "info", "warning", "error"] = "info"
 
 
 class Topology(FrozenConfig):
@@ -88,6 +123,9 @@ class Topology(FrozenConfig):
     backpressure: Literal["block", "fail"] = "block"
     bounds: Bounds = Bounds()
     timeouts: Timeouts = Timeouts()
+    api: Api = Api()
+    policies: Policies = Policies()
+    log: Log = Log()
     runtime_dir: Directory | None = None  # where the instance's private directory is made
     log_dir: Directory | None = None  # None: inside the instance's directory, gone with it
 
@@ -155,6 +193,9 @@ class Topology(FrozenConfig):
             yield ("processors", "count"), f"inline has exactly one processor (got {count})"
         elif count is not None and count > dp:
             yield ("processors", "count"), f"more processors than the {dp} DP rank(s) (got {count})"
+        if self.api.workers > self.clients:
+            what = f"more than clients {self.clients}: each is one (got {self.api.workers})"
+            yield ("api", "workers"), what
         for i, token in enumerate(self.eos_token_ids):
             if self.vocab_size is not None and token >= self.vocab_size:
                 yield ("eos_token_ids", i), f"outside of vocab_size {self.vocab_size} (got {token})"

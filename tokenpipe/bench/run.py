@@ -11,6 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from tokenpipe.engine import Scheduler
 from tokenpipe.errors import StartupError, TokenpipeError
 from tokenpipe.pipeline import Pipeline
 from tokenpipe.supervisor import Child, ChildSpec, Supervisor
@@ -22,7 +23,6 @@ from .consumer import NEVER, Work
 from .cpu import Meter, cpu_s, rss_mb
 from .options import Options
 from .oracle import VOCAB_SIZE, bits_for
-from .scheduler import Scheduler
 from .summary import summarise
 
 LOCKSTEP_STEPS = 8  # granted at a time

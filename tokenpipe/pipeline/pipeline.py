@@ -128,6 +128,10 @@ class Pipeline:
         """
         return self._waiter.fileno()
 
+    def watch(self, fd: int) -> None:
+        """Let `wait` also return when this descriptor of yours is readable."""
+        self._waiter.watch(fd)
+
     def wait(self, timeout_s: float | None = None) -> bool:
         """Wait until `poll` has something, at most `timeout_s`; False once the pipeline is closed.
 
@@ -143,6 +147,8 @@ class Pipeline:
             if left <= 0:
                 break
             self._turn(left)
+            if self._waiter.called:
+                break
         return not self._closed
 
     def poll(self) -> list[Event]:

@@ -5,6 +5,7 @@ process, however that ends.
 """
 
 from .child import Child, ChildSpec, Died
+from .policy import Budget
 from .supervisor import Supervisor
 
-__all__ = ["Child", "ChildSpec", "Died", "Supervisor"]
+__all__ = ["Budget", "Child", "ChildSpec", "Died", "Supervisor"]

@@ -13,8 +13,10 @@ from pathlib import Path
 from typing import NamedTuple
 
 import tokenpipe
+from tokenpipe.pulse import PULSE_VARIABLE
 
 from .leash import Leash
+from .pulses import PulseReader
 
 TAIL_BYTES = 4096
 TAIL_LINES = 20
@@ -23,13 +25,19 @@ _SIGNALS = {number.value: number.name for number in signal.Signals}
 
 @dataclass(frozen=True, slots=True)
 class ChildSpec:
-    """What to run: `python -m module *args`, with `env` on top of our environment."""
+    """What to run: `python -m module *args`, with `env` on top of our environment.
+
+    `fds` are descriptors that it inherits under their own numbers. It is ready when as many of its
+    processes (itself, or forks of it) have said so as `processes`.
+    """
 
     role: str
     rank: str
     module: str
     args: tuple[str, ...] = ()
     env: Mapping[str, str] = field(default_factory=dict)
+    fds: tuple[int, ...] = ()
+    processes: int = 1
 
 
 class Died(NamedTuple):
@@ -46,6 +54,11 @@ class Died(NamedTuple):
             return f"exit code {self.returncode}"
         return f"signal {_SIGNALS.get(-self.returncode, -self.returncode)}"
 
+    def __str__(self) -> str:
+        words = self.child.pulse.story or self.log_tail
+        tail = f"; its last words:\n{words}" if words.strip() else "; it left no word"
+        return f"{self.child} ended with {self.reason}{tail}"
+
 
 class Child:
     """A started process, in a session of its own: a Ctrl-C on our terminal is not sent to it."""
@@ -55,12 +68,15 @@ class Child:
         self.log_path = log_path
         self.started = now
         self.died: Died | None = None
+        self.pulse = PulseReader(now)
         self._leash = Leash()
         try:
             self._process = self._start()
         except BaseException:
             self._leash.release()
+            self.pulse.close()
             raise
+        self.pulse.started()
         self.pid = self._process.pid
         self.pidfd = os.pidfd_open(self.pid)
         self._leash.tie(self.pid)
@@ -75,8 +91,11 @@ class Child:
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
-                env=_environment(self.spec.env),
-                pass_fds=(self._leash.child_fd,),
+                env={
+                    **_environment(self.spec.env),
+                    PULSE_VARIABLE: str(self.pulse.child_fd),
+                },
+                pass_fds=(self._leash.child_fd, self.pulse.child_fd, *self.spec.fds),
                 start_new_session=True,
             )
         finally:
@@ -84,6 +103,17 @@ class Child:
 
     def __str__(self) -> str:
         return f"{self.spec.role} {self.spec.rank} (pid {self.pid})"
+
+    def missing(self) -> str | None:
+        """Return the phase that it is in on the way to ready, None once it is there."""
+        ready, wanted = len(self.pulse.ready), self.spec.processes
+        if ready >= wanted:
+            return None
+        return f"{self.pulse.phase} ({ready} of {wanted} ready)" if ready else self.pulse.phase
+
+    def silence(self, now: float) -> float:
+        """Return seconds since the last sign of life of its most silent process, from ready on."""
+        return max((now - beat for beat in self.pulse.beats.values()), default=0.0)
 
     def signal(self, number: signal.Signals) -> None:
         """Send a signal; one to a dead child is dropped."""
@@ -98,6 +128,8 @@ class Child:
             with suppress(ProcessLookupError):
                 os.killpg(self.pid, signal.SIGKILL)
             self.died = Died(self, self._process.wait(), self.log_tail())
+            self.pulse.read(self.started)  # its last words
+            self.pulse.close()
             self._leash.release()
             os.close(self.pidfd)
         return self.died

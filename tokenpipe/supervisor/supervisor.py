@@ -66,12 +66,18 @@ class Supervisor:
         """Return a descriptor that is readable when a child has died."""
         return self._epoll.fileno()
 
-    def poll(self) -> list[Died]:
-        """Return who died since the last call, each once."""
+    def poll(self, timeout_s: float = 0.0) -> list[Died]:
+        """Return who died since the last call, each once; waits for one up to `timeout_s`."""
         self._check("poll")
-        self._collect(0.0)
+        self._collect(0.0 if self._unreported else timeout_s)
         died, self._unreported = self._unreported, []
         return died
+
+    def stuck(self, after_s: float) -> list[tuple[Child, float]]:
+        """Return the ready children that gave no sign of life for so long, with the seconds."""
+        now = self._hear()
+        silent = ((child, child.silence(now)) for child in self._living.values())
+        return [(child, seconds) for child, seconds in silent if seconds > after_s]
 
     def wait_ready(
         self,
@@ -81,14 +87,17 @@ class Supervisor:
     ) -> None:
         """Wait until every predicate returns None; until then it says what is missing.
 
-        `pump(seconds)` waits for and handles what makes them ready (a hello); without one they are
-        asked again every 50 ms. StartupError names the child that died or missed the deadline.
+        `child.missing` is the predicate of a child that speaks through its pulse. `pump(seconds)`
+        waits for and handles what makes them ready; without one they are asked again
+        every 50 ms. StartupError names the child that died first, or all that
+        missed the deadline.
         """
         self._check("wait_ready")
         deadline = self._clock() + timeout_s
         while True:
             # Deaths first, then the facts: a child that was ready and died is not ready.
             self._collect(0.0)
+            self._hear()
             missing = {child: child_missing() for child, child_missing in pending.items()}
             for child, phase in missing.items():
                 if child.died is not None:
@@ -149,11 +158,17 @@ class Supervisor:
     ) -> None:
         self.close()
 
+    def _hear(self) -> float:
+        """Read what the living have said of themselves; return the time."""
+        now = self._clock()
+        for child in self._living.values():
+            child.pulse.read(now)
+        return now
+
     def _collect(self, timeout_s: float) -> None:
-        for pidfd, _ in self._epoll.poll(timeout_s):
-            child = self._living[pidfd]
-            self._epoll.unregister(pidfd)
-            del self._living[pidfd]
+        for fd, _ in self._epoll.poll(timeout_s):
+            child = self._living.pop(fd)
+            self._epoll.unregister(fd)
             died = child.reap()
             assert died is not None, f"{child} is readable and not dead"
             self._unreported.append(died)
@@ -166,8 +181,13 @@ class Supervisor:
             self._collect(left)
 
     def _story(self, child: Child, what: str, phase: str | None) -> str:
-        age = self._clock() - child.started
+        now = self._clock()
+        age, since = now - child.started, now - child.pulse.phase_since
         lines = [f"{child}: {what}, {age:.1f} s after its start; phase: {phase or 'ready'}"]
+        if phase is not None and since < age - 0.1:
+            lines[0] += f", for {since:.1f} s"
+        if child.pulse.story:  # its own words say all that its log would
+            return "\n".join([*lines, *(f"  {line}" for line in child.pulse.story.splitlines())])
         lines.append(f"  log {child.log_path}:")
         lines += [f"  | {line}" for line in child.log_tail().splitlines()] or ["  | (nothing)"]
         return "\n".join(lines)

@@ -7,7 +7,7 @@ from .changes import Change, PeerDown, PeerEnded, PeerUp
 from .claim import Claim
 from .context import context
 from .guard import ForkGuard
-from .instance import ENDPOINT_VARIABLE, Instance
+from .instance import ENDPOINT_VARIABLE, Instance, Reservation
 from .lanes import open_receiver, open_sender
 from .memory_port import MemoryLane, MemoryReceiverPort, MemorySenderPort
 from .names import (
@@ -23,13 +23,16 @@ from .names import (
 from .peer import Peer, Role, new_incarnation
 from .port import Port, ReceiverPort, SenderPort
 from .receiver import LaneReceiver
+from .runtime_dir import default_base
 from .sender import LaneSender
+from .sweep import HEALTH_FILE, Swept, sweep
 from .waiter import Waiter
 from .window import Gap
 from .zmq_port import ZmqReceiverPort, ZmqSenderPort
 
 __all__ = [
     "ENDPOINT_VARIABLE",
+    "HEALTH_FILE",
     "Change",
     "Claim",
     "ForkGuard",
@@ -46,13 +49,16 @@ __all__ = [
     "PeerUp",
     "Port",
     "ReceiverPort",
+    "Reservation",
     "Role",
     "SenderPort",
+    "Swept",
     "Waiter",
     "ZmqReceiverPort",
     "ZmqSenderPort",
     "command_lane",
     "context",
+    "default_base",
     "lane_name",
     "new_incarnation",
     "open_receiver",
@@ -62,5 +68,6 @@ __all__ = [
     "report_lane",
     "step_lane",
     "submit_lane",
+    "sweep",
     "worker_lane",
 ]

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import errno
 import json
 import os
 import secrets
-import stat
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -18,10 +16,9 @@ from .claim import Claim
 from .guard import ForkGuard
 from .names import USUAL_LANE, check_room, directory_name, lock_name
 from .runtime_dir import check_base, check_private, default_base, make_private
+from .sweep import INFO_FILE, OWNER, SUPERVISOR, remove_directory, remove_files, remove_logs
 
 ENDPOINT_VARIABLE = "TOKENPIPE_ENDPOINT"
-OWNER = ("pipeline", "0")
-_INFO_FILE = "instance.json"
 _MAX_INFO_BYTES = 1 << 20
 
 
@@ -55,7 +52,8 @@ class Instance:
         """
         base = default_base() if base is None else check_base(base)
         directory, owner = _own_directory(base, name, longest_lane)
-        _remove_sockets(directory)  # of a dead predecessor: the lock was free
+        # What a dead predecessor left (its lock was free); locks of roles tell by themselves.
+        remove_files(directory, {entry.name for entry in directory.glob("*.lock")})
         full = {
             **info,
             "instance": secrets.randbits(63) | 1,
@@ -110,22 +108,58 @@ class Instance:
         if self._owner is None:
             return []
         self._guard.check("Instance")
-        _remove_sockets(self.directory)
-        for entry in self.directory.glob("*.lock"):
-            if entry != self._owner.path:
-                entry.unlink(missing_ok=True)
-        (self.directory / _INFO_FILE).unlink(missing_ok=True)
+        # Who reserved the directory has it beyond this life of the instance.
+        remove_files(self.directory, {self._owner.path.name, lock_name(*SUPERVISOR)})
         # The owner's lock goes last: until then nobody can start under this name.
         stayed = sorted(e.name for e in self.directory.iterdir() if e != self._owner.path)
         self._owner.path.unlink(missing_ok=True)
         self._owner.release()
         self._owner = None
-        try:
-            self.directory.rmdir()
-        except OSError as error:
-            if error.errno not in (errno.ENOTEMPTY, errno.ENOENT):
-                raise
+        remove_directory(self.directory)
         return stayed
+
+
+class Reservation:
+    """Keep an instance's directory, and its name, over the lives of its engine.
+
+    The engine's `Instance.create` with the same base and name takes place inside.
+    """
+
+    def __init__(self, directory: Path, claim: Claim) -> None:
+        self.directory = directory
+        self._claim = claim
+        self._guard = ForkGuard()
+
+    @classmethod
+    def take(cls, base: Path | None, name: str, *, longest_lane: str = USUAL_LANE) -> Reservation:
+        """Make the directory and hold it. Raises ConfigError, LaneBusy naming the holder."""
+        base = default_base() if base is None else check_base(base)
+        while True:
+            directory = _make_directory(base, name, longest_lane)
+            try:
+                claim = locks.take(directory / lock_name(*SUPERVISOR), f"supervisor of {name}")
+            except LaneLost:  # somebody swept it away just now
+                continue
+            owner = locks.holder(directory / lock_name(*OWNER))
+            if owner is not None:
+                claim.release()
+                raise LaneBusy(f"instance {name!r} in {base} is already running: process {owner}")
+            return cls(directory, claim)
+
+    def clear(self) -> None:
+        """Remove what a dead engine left; nothing where one lives."""
+        self._guard.check("Reservation")
+        if locks.holder(self.directory / lock_name(*OWNER)) is None:
+            remove_files(self.directory, {self._claim.path.name})
+
+    def close(self, *, logs: bool = False) -> None:
+        """Give the directory up and remove it, with its logs where told so, unless it is in use."""
+        self.clear()
+        if logs:
+            remove_logs(self.directory)
+        self._claim.path.unlink(missing_ok=True)
+        self._claim.release()
+        remove_directory(self.directory)
 
 
 def _own_directory(base: Path, name: str | None, longest_lane: str) -> tuple[Path, Claim]:
@@ -156,15 +190,9 @@ def _make_directory(base: Path, name: str | None, longest_lane: str) -> Path:
         return directory
 
 
-def _remove_sockets(directory: Path) -> None:
-    for entry in directory.iterdir():
-        if stat.S_ISSOCK(entry.lstat().st_mode):
-            entry.unlink(missing_ok=True)
-
-
 def _write_info(directory: Path, info: Mapping[str, Any]) -> None:
-    whole = directory / _INFO_FILE
-    part = directory / f"{_INFO_FILE}.part"
+    whole = directory / INFO_FILE
+    part = directory / f"{INFO_FILE}.part"
     descriptor = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o600)
     with os.fdopen(descriptor, "w", encoding="utf-8") as file:
         json.dump(info, file, indent=1)
@@ -172,13 +200,13 @@ def _write_info(directory: Path, info: Mapping[str, Any]) -> None:
 
 
 def _read_info(directory: Path) -> dict[str, Any]:
-    path = directory / _INFO_FILE
+    path = directory / INFO_FILE
     try:
         with open(path, encoding="utf-8") as file:
             text = file.read(_MAX_INFO_BYTES)
         info = json.loads(text)
     except FileNotFoundError:
-        raise LaneLost(f"there is no instance at {directory} (no {_INFO_FILE})") from None
+        raise LaneLost(f"there is no instance at {directory} (no {INFO_FILE})") from None
     except (OSError, ValueError) as error:
         raise ConfigError(f"{path}: {error}") from None
     if not isinstance(info, dict) or not isinstance(info.get("instance"), int):

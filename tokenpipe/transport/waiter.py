@@ -20,6 +20,11 @@ class Waiter:
     def __init__(self) -> None:
         self._epoll = select.epoll()
         self._ports: dict[int, Port] = {}
+        self.called = False  # the last wait ended because a watched descriptor was readable
+
+    def watch(self, fd: int) -> None:
+        """Let waits also end when a descriptor that is no port's is readable."""
+        self._epoll.register(fd, select.EPOLLIN)
 
     def add(self, port: Port) -> None:
         """Wait on this port too."""
@@ -45,6 +50,7 @@ class Waiter:
 
     def wait(self, timeout_s: float | None = None) -> bool:
         """Wait until something can be received, or the time is over; None waits without end."""
+        self.called = False
         if self.pending():
             return True
         if timeout_s is None:
@@ -55,7 +61,8 @@ class Waiter:
         while True:
             left = None if deadline is None else max(deadline - time.monotonic(), 0.0)
             rung = self._epoll.poll(left)
-            if any(self._ports[fd].readable() for fd, _ in rung):
+            self.called = any(fd not in self._ports for fd, _ in rung)
+            if self.called or any(self._ports[fd].readable() for fd, _ in rung):
                 return True
             if deadline is not None and time.monotonic() >= deadline:
                 return False

@@ -17,7 +17,7 @@ import pytest
 
 from tokenpipe.bench.batch import Batch
 from tokenpipe.bench.oracle import sequence
-from tokenpipe.bench.scheduler import Scheduler
+from tokenpipe.engine.scheduler import Scheduler
 from tokenpipe.types import (
     Aborted,
     AbortRequested,

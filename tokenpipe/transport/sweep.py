@@ -1,0 +1,108 @@
+"""Remove what instances leave in their directories, and never anything of a living one."""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+from collections.abc import Collection, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Literal, NamedTuple
+
+from tokenpipe.errors import ConfigError, LaneBusy, LaneLost
+
+from . import claim as locks
+from .names import lock_name
+from .runtime_dir import check_private
+
+OWNER = ("pipeline", "0")
+SUPERVISOR = ("supervisor", "0")
+INFO_FILE = "instance.json"
+HEALTH_FILE = "health.json"
+LOGS = "logs"
+_OURS = {INFO_FILE, f"{INFO_FILE}.part", HEALTH_FILE, f"{HEALTH_FILE}.part"}
+
+
+class Swept(NamedTuple):
+    """What became of one directory. `said` names the holder, or what stayed."""
+
+    directory: Path
+    outcome: Literal["removed", "alive", "stayed"]
+    said: str = ""
+
+
+def remove_files(directory: Path, keep: Collection[str]) -> None:
+    """Remove sockets, locks and descriptions of an instance, but those names that are to stay."""
+    for entry in directory.iterdir():
+        if entry.name in keep:
+            continue
+        if entry.name in _OURS or entry.suffix == ".lock" or stat.S_ISSOCK(entry.lstat().st_mode):
+            entry.unlink(missing_ok=True)
+
+
+def remove_logs(directory: Path) -> None:
+    """Remove the log files of an instance that had no log directory of its own."""
+    logs = directory / LOGS
+    if logs.is_symlink() or not logs.is_dir():
+        return
+    for entry in logs.glob("*.log"):
+        entry.unlink(missing_ok=True)
+    remove_directory(logs)
+
+
+def remove_directory(directory: Path) -> None:
+    """Remove an empty directory; one with something in it stays."""
+    try:
+        directory.rmdir()
+    except OSError as error:
+        if error.errno not in (errno.ENOTEMPTY, errno.ENOENT):
+            raise
+
+
+def sweep(base: Path) -> Iterator[Swept]:
+    """Remove the dead instances below `base`, one by one; say what became of each.
+
+    An instance is dead where no process holds any of its locks. Directories that are not an
+    instance's are passed over, and so is what somebody else owns.
+    """
+    if not base.is_dir():
+        return
+    for directory in sorted(base.iterdir()):
+        if _is_instance(directory) and (swept := _sweep_one(directory)) is not None:
+            yield swept
+
+
+def _is_instance(directory: Path) -> bool:
+    try:
+        check_private(directory)
+    except ConfigError:
+        return False
+    names = {INFO_FILE, lock_name(*OWNER), lock_name(*SUPERVISOR)}
+    return any(os.path.lexists(directory / name) for name in names)
+
+
+def _sweep_one(directory: Path) -> Swept | None:
+    with ExitStack() as releasing:
+        try:
+            # Held while we remove: who starts under this name now is refused or makes it anew.
+            for role in (OWNER, SUPERVISOR):
+                claim = locks.take(directory / lock_name(*role), "gc")
+                releasing.callback(claim.release)
+        except LaneBusy as error:
+            return Swept(directory, "alive", str(error))
+        except LaneLost:  # somebody else removed it meanwhile
+            return None
+        ours = {lock_name(*OWNER), lock_name(*SUPERVISOR)}
+        for lock in sorted(directory.glob("*.lock")):
+            if lock.name not in ours and (pid := locks.holder(lock)) is not None:
+                return Swept(directory, "alive", f"{lock.stem} is held by process {pid}")
+        remove_files(directory, ours)
+        remove_logs(directory)
+        for name in ours:
+            (directory / name).unlink(missing_ok=True)
+    remove_directory(directory)
+    if directory.exists():
+        stayed = ", ".join(sorted(entry.name for entry in directory.iterdir()))
+        return Swept(directory, "stayed", f"not ours: {stayed}")
+    return Swept(directory, "removed")
