@@ -51,7 +51,7 @@ MAY_ENTER = {
     "serve": BELOW | {"pipeline", "plan", "engine"},
     "bench": BELOW | {"pipeline", "plan", "engine", "serve"},
     "plan": {"topology", "transport"},
-    "cli": {"errors", "plan", "serve", "topology", "transport"},
+    "cli": {"engine", "errors", "plan", "serve", "topology", "transport"},
     "__main__": {"cli", "errors"},
     "__init__": {"client", "errors", "pipeline", "runners", "topology", "types", "wire"},
 }

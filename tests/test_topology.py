@@ -91,6 +91,7 @@ def test_surprising_value_is_taken_as_meant_or_refused_by_line(key: str, value: 
         seconds = key.startswith("timeouts.") or key in (
             "policies.within_s",
             "api.timeout_graceful_shutdown",
+            "api.timeout_send",
         )
         assert value == "1.5" and seconds and at == 1.5
 

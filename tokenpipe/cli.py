@@ -12,8 +12,10 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from tokenpipe.errors import TokenpipeError
+from tokenpipe.engine import SYNTHETIC, EngineSpec
+from tokenpipe.errors import ConfigError, StartupError, TokenpipeError
 from tokenpipe.plan import Plan, plan
+from tokenpipe.serve import ServerFailed, launch
 from tokenpipe.topology import Topology
 from tokenpipe.transport import default_base, sweep
 
@@ -40,6 +42,40 @@ def plan_command(
         _print_plan(planned)
 
 
+@app.command("serve")
+def serve_command(
+    topology: Annotated[
+        Path | None, typer.Argument(help="The topology's YAML file; without one the defaults.")
+    ] = None,
+    engine: Annotated[
+        str, typer.Option(metavar="MODULE:FACTORY", help="what makes each worker's engine")
+    ] = SYNTHETIC,
+    engine_arg: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NAME=VALUE", help="for the factory; the value in JSON, or a text"),
+    ] = None,
+    host: Annotated[str | None, typer.Option(help="beats api.host")] = None,
+    port: Annotated[int | None, typer.Option(help="beats api.port; 0 is any")] = None,
+    workers: Annotated[int | None, typer.Option(help="beats api.workers")] = None,
+) -> None:
+    """Start workers, processors, scheduler and API server of a topology, and keep them going."""
+    read = Topology() if topology is None else Topology.load(topology)
+    given = {"host": host, "port": port, "workers": workers}
+    changes = {name: value for name, value in given.items() if value is not None}
+    arguments = dict(_argument(text) for text in engine_arg or ())
+    raise typer.Exit(launch(read.replaced(api=changes), EngineSpec(engine, arguments)))
+
+
+def _argument(text: str) -> tuple[str, Any]:
+    name, sign, value = text.partition("=")
+    if not sign or not name.isidentifier():
+        raise ConfigError(f"--engine-arg {text!r}: must be NAME=VALUE")
+    try:
+        return name, json.loads(value)
+    except ValueError:
+        return name, value
+
+
 @app.command("gc")
 def gc_command(
     runtime_dir: Annotated[
@@ -53,12 +89,12 @@ def gc_command(
 
 
 def main() -> int:
-    """Run the command line; 2 where what the user gave is wrong."""
+    """Run the command line; 2 where what the user gave is wrong, 1 and 3 as `serve` says."""
     try:
         app(standalone_mode=True)
     except TokenpipeError as error:
         print(f"error: {error}", file=sys.stderr)
-        return 2
+        return 1 if isinstance(error, ServerFailed) else 3 if isinstance(error, StartupError) else 2
     return 0
 
 

@@ -91,6 +91,7 @@ class Api(FrozenConfig):
     port: Annotated[int, Field(ge=0, le=65_535)] = 8000  # 0: any that is free, said in the log
     workers: Annotated[int, Field(ge=1, le=256)] = 1  # 1: no fork at all
     timeout_graceful_shutdown: Seconds = 30.0  # for open streams, from the first signal
+    timeout_send: Seconds = 60.0  # a reader that took nothing for so long is cut off
     model: Annotated[str, Field(min_length=1, max_length=255)] = "tokenpipe"  # its name in answers
     max_body_bytes: Bytes = 16 * _MIB
     backlog: Annotated[int, Field(ge=1, le=65_535)] = 2048

@@ -11,7 +11,7 @@ import pytest
 
 from tests.wire import oracle
 from tokenpipe.transport import messages as lane_messages
-from tokenpipe.types import RowStatus
+from tokenpipe.types import RowStatus, SamplingParams
 from tokenpipe.wire import StepBind
 from tokenpipe.wire.fields import Blob, Flag, Int, Ints, Numbers, Text
 from tokenpipe.wire.messages import TAGS
@@ -35,6 +35,7 @@ WORDS: dict[Any, str] = {
     Numbers(): "map of string to int",
 }
 DEFAULTS = {"()": "empty", "b''": "empty", "False": "false", "''": '""'}
+DEFAULTS[repr(SamplingParams())] = "defaults"
 
 
 def section(title: str) -> str:

@@ -11,7 +11,7 @@ from types import TracebackType
 
 from typing_extensions import Self
 
-from tokenpipe.errors import LaneClosed, LaneLost
+from tokenpipe.errors import LaneClosed, LaneLost, TokenpipeError
 from tokenpipe.topology import Topology
 from tokenpipe.transport import ForkGuard, Instance
 from tokenpipe.types import SamplingParams
@@ -120,6 +120,13 @@ class AsyncClient:
     def open_requests(self) -> int:
         """How many requests have not ended."""
         return len(self._core)
+
+    @property
+    def lost(self) -> TokenpipeError | None:
+        """What ended this client, None while it can be used; a new one may find the next engine."""
+        if self._lanes is None:
+            return LaneClosed("this client is not open")
+        return self._core.error
 
     @property
     def counters(self) -> dict[str, int]:

@@ -31,6 +31,8 @@ from tokenpipe.types import (
 )
 from tokenpipe.wire import StepBind, StepPlan
 
+NO_RANK = "unavailable: no worker is up"
+
 
 class Commands(Protocol):
     """What a step may order from the processor of its rank."""
@@ -44,6 +46,7 @@ class Engine(Protocol):
     """The part of Pipeline that a scheduler uses."""
 
     def step(self, dp_rank: int) -> AbstractContextManager[Commands]: ...
+    def reject(self, request: Request, error: str) -> None: ...
 
 
 class Plans(Protocol):
@@ -81,7 +84,8 @@ class Scheduler:
 
     `preempt_rate` and `abort_rate` are chances per bind; when it strikes is drawn evenly over the
     time that the request is expected to run. `grant` is put into each plan as the number of steps
-    that a lockstep worker may run.
+    that a lockstep worker may run. Without `wait_for_ranks`, requests are rejected while no rank is
+    up, those that a lost rank left behind included.
     """
 
     def __init__(
@@ -94,6 +98,7 @@ class Scheduler:
         abort_rate: float = 0.0,
         seed: int = 0,
         reuse_early: bool = True,
+        wait_for_ranks: bool = True,
     ) -> None:
         self._pipe = pipe
         self._lanes = lanes
@@ -102,6 +107,7 @@ class Scheduler:
         self._abort_rate = abort_rate
         self._random = random.Random(seed)
         self._reuse_early = reuse_early
+        self._wait_for_ranks = wait_for_ranks
         self._waiting: OrderedDict[int, tuple[Request, list[int]]] = OrderedDict()
         self._bindings: dict[int, Binding] = {}  # by handle, until released
         self._running: dict[int, Binding] = {}  # by request, until its outcome
@@ -122,6 +128,21 @@ class Scheduler:
     def unreleased(self) -> int:
         """How many handles have no Released yet."""
         return len(self._bindings)
+
+    @property
+    def waiting(self) -> int:
+        """How many requests have no slot."""
+        return len(self._waiting)
+
+    @property
+    def running(self) -> int:
+        """How many requests have a slot and no outcome yet."""
+        return len(self._running)
+
+    @property
+    def ranks_up(self) -> tuple[int, ...]:
+        """The DP ranks that requests are bound to."""
+        return tuple(sorted(self._free))
 
     @property
     def next_deadline(self) -> float | None:
@@ -162,6 +183,8 @@ class Scheduler:
         """Order what is due: to each rank's processor one message, to its workers one plan."""
         while self._strikes and self._strikes[0][0] <= now:
             self._strike(*heapq.heappop(self._strikes)[2:])
+        if not self._free and not self._wait_for_ranks:
+            self._reject_all()
         placed = self._place()
         for dp in sorted({*placed, *self._orders, *(self._free if grant else ())}):
             orders = self._orders.pop(dp, _Orders())
@@ -187,6 +210,11 @@ class Scheduler:
                 self._bound(Binding(request, dp, slot, handle, now, len(ids)))
                 binds.append(_step_bind(request, handle, ids))
         return binds
+
+    def _reject_all(self) -> None:
+        while self._waiting:
+            _, (request, _) = self._waiting.popitem(last=False)
+            self._pipe.reject(request, NO_RANK)
 
     def _place(self) -> dict[int, list[tuple[Request, list[int], int]]]:
         """Give waiting requests a rank and a slot as long as there are any."""
@@ -271,4 +299,5 @@ def _step_bind(request: Request, handle: int, ids: list[int]) -> StepBind:
         output_token_ids=tuple(ids),
         max_tokens=request.params.max_tokens,
         extra=request.extra,
+        params=request.params,
     )

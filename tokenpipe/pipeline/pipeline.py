@@ -92,6 +92,7 @@ class Pipeline:
         closing.callback(instance.claim("engine", "0").release)
         self.log_dir = topology.log_dir or instance.directory / "logs"
         supervisor = Supervisor(self.log_dir, keep_logs=topology.log_dir is not None)
+        self._supervisor = supervisor
         closing.callback(lambda: supervisor.close(self._time_to_close()))
         me = Peer("engine", "0", new_incarnation())
         self._clients = Clients(instance, topology, me, waiter, self._book, self._outcomes, clock)
@@ -120,6 +121,11 @@ class Pipeline:
         if self._pool.inline:
             return [os.getpid()]
         return [child.pid for child in self._pool.children.values()]
+
+    def stuck(self, after_s: float) -> list[tuple[str, float]]:
+        """Name the processors that gave no sign of life for so long, with the seconds."""
+        silent = self._supervisor.stuck(after_s)
+        return [(f"processor {child.spec.rank}", seconds) for child, seconds in silent]
 
     def fileno(self) -> int:
         """Return a descriptor that is readable when `poll` may have something.

@@ -7,6 +7,8 @@ import gc
 import signal
 import sys
 
+from tokenpipe.logs import set_up_logs
+from tokenpipe.pulse import Pulse, set_title
 from tokenpipe.topology import Topology
 from tokenpipe.transport import (
     Instance,
@@ -30,8 +32,12 @@ def main() -> int:
     parser.add_argument("--endpoint", required=True, help="directory of the instance")
     parser.add_argument("--index", type=int, required=True, help="which processor to be")
     args = parser.parse_args()
+    pulse = Pulse.inherited()
+    set_title(f"tp:processor {args.index}")
     instance = Instance.attach(args.endpoint)
     topology = Topology.from_json_dict(instance.info["topology"])
+    name, log = instance.info["name"], topology.log
+    set_up_logs("processor", str(args.index), instance=name, form=log.format, level=log.level)
     claim = instance.claim("processor", str(args.index))
     me = Peer("processor", str(args.index), new_incarnation())
     engine = Role("engine", "0")
@@ -58,8 +64,10 @@ def main() -> int:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the terminal's; the engine decides
     gc.collect()
     gc.freeze()
+    pulse.ready()
     while not service.stopping:
         service.turn(IDLE_S)
+        pulse.beat()
     service.close(topology.timeouts.close_s)
     claim.release()
     return 0

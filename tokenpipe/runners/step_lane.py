@@ -156,6 +156,11 @@ class StepLane:
             end.add(plan, size)
 
     @property
+    def unread(self) -> int:
+        """Plans, or frames of them, that the slowest TP rank has not taken."""
+        return max(end.lane.unacked_frames + len(end.waiting) for end in self._ends)
+
+    @property
     def ports(self) -> list[Port]:
         """What to wait on."""
         return [end.lane.port for end in self._ends]

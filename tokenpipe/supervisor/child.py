@@ -115,6 +115,18 @@ class Child:
         """Return seconds since the last sign of life of its most silent process, from ready on."""
         return max((now - beat for beat in self.pulse.beats.values()), default=0.0)
 
+    def kill_silent(self, now: float, after_s: float) -> None:
+        """Kill those of its processes that gave no sign of life for so long, itself or forks."""
+        for pid, beat in self.pulse.beats.items():
+            if now - beat <= after_s:
+                continue
+            if pid == self.pid:
+                self.signal(signal.SIGKILL)
+                continue
+            with suppress(ProcessLookupError):
+                if os.getsid(pid) == self.pid:  # else the number is somebody else's by now
+                    os.kill(pid, signal.SIGKILL)
+
     def signal(self, number: signal.Signals) -> None:
         """Send a signal; one to a dead child is dropped."""
         if self.died is None:

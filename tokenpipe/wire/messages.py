@@ -47,6 +47,8 @@ PARAMS = Record(
     },
 )
 
+_DEFAULTS = SamplingParams()
+
 # --- pipeline to processor ----------------------------------------------------------------------
 
 
@@ -228,6 +230,7 @@ class StepBind:
     output_token_ids: TokenIds = ()
     max_tokens: U32 = 0
     extra: Extra = b""
+    params: Annotated[SamplingParams, PARAMS] = _DEFAULTS
 
 
 @dataclass(frozen=True, slots=True)

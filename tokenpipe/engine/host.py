@@ -1,0 +1,233 @@
+"""Host a pipeline, the reference scheduler and the workers of one topology, until told to stop."""
+
+from __future__ import annotations
+
+import json
+import logging
+import time
+from collections.abc import Iterable
+from pathlib import Path
+from signal import SIGKILL
+from types import TracebackType
+
+from typing_extensions import Self
+
+from tokenpipe.errors import StartupError, TokenpipeError
+from tokenpipe.pipeline import Pipeline
+from tokenpipe.pulse import Pulse
+from tokenpipe.supervisor import Budget, Child, ChildSpec, Died, Supervisor
+from tokenpipe.topology import Topology
+from tokenpipe.types import Event, ProcessorLost, ProcessorUp, RankLost, RankUp
+
+from .health import HEALTH_S, Health, HealthWriter
+from .interface import EngineSpec
+from .scheduler import Scheduler
+
+GRANT = 4  # steps of a tensor-parallel group that one plan allows
+LOCKSTEP_WAIT_S = 0.002
+TURN_S = 0.2
+_log = logging.getLogger("tokenpipe.engine")
+
+
+class WorkerFailed(TokenpipeError):
+    """A worker died and is not started again; says which, how, and its last words."""
+
+
+class EngineHost:
+    """Everything of one topology but its API servers. Used by one thread.
+
+    `serve()` returns once `stopping` is set; it raises `WorkerFailed` or `ProcessorFailed` where
+    the policy gives up.
+    """
+
+    def __init__(self, topology: Topology, spec: EngineSpec, pulse: Pulse) -> None:
+        """Start the processors. Raises what `Pipeline` raises."""
+        self.topology = topology
+        self.stopping = False
+        self._spec = spec
+        self._pulse = pulse
+        pulse.phase("starting its processors")
+        self.pipe = Pipeline(topology)
+        self._workers = Supervisor(self.pipe.log_dir, keep_logs=topology.log_dir is not None)
+        self._health = HealthWriter(Path(self.pipe.endpoint))
+        self._budget = Budget(topology.policies.restarts, topology.policies.within_s)
+        self._starting: dict[Child, float] = {}  # those started again, with their deadlines
+        self._up: set[int] = set()
+        self._processors_lost: dict[str, str] = {}
+        self._silent: set[str] = set()  # reported already
+        self._watch_at = 0.0
+        self._lockstep = topology.tensor_parallel_size > 1
+        self.scheduler = Scheduler(
+            self.pipe,
+            {dp: self.pipe.step_lane(dp) for dp in range(topology.data_parallel_size)},
+            slots=topology.slots_per_rank,
+            wait_for_ranks=False,
+        )
+        self.pipe.watch(self._workers.fileno())
+
+    @property
+    def endpoint(self) -> str:
+        """Directory of the instance."""
+        return self.pipe.endpoint
+
+    def start(self, deadline: float) -> None:
+        """Start every worker and wait until all ranks are up; StartupError names who is not."""
+        pending = {}
+        for dp, tp in self.topology.workers:
+            child = self._start_worker(f"{dp}.{tp}")
+            pending[child] = lambda child=child, dp=dp: self._missing(child, dp)
+        left = max(0.0, deadline - time.monotonic())
+        self._pulse.phase(f"waiting for {len(pending)} worker(s)")
+
+        def pump(seconds: float) -> None:
+            self._turn(seconds)
+            late = ", ".join(str(child) for child in pending if child.missing())
+            self._pulse.phase(f"waiting for {late or 'the last rank'}")
+
+        self._workers.wait_ready(pending, left, pump)
+
+    def _missing(self, child: Child, dp: int) -> str | None:
+        phase = child.missing()
+        return phase or (None if dp in self._up else "waiting for its rank to come up")
+
+    def serve(self) -> None:
+        """Schedule until `stopping` is set."""
+        while not self.stopping:
+            self._turn(LOCKSTEP_WAIT_S if self._lockstep and not self.scheduler.idle else TURN_S)
+            for died in self._workers.poll():
+                self._worker_died(died)
+            self._look_around()
+
+    def close(self) -> None:
+        """End the workers in order, then everything else."""
+        deadline = time.monotonic() + self.topology.timeouts.close_s
+        for dp in range(self.topology.data_parallel_size):
+            self.pipe.step_lane(dp).end()
+        while self._workers.living and time.monotonic() < deadline:
+            self.pipe.wait(0.05)
+            self.scheduler.handle(self.pipe.poll(), time.monotonic())  # nothing more is ordered
+            self._workers.poll()
+        self.abandon(self.topology.timeouts.close_s)
+
+    def abandon(self, timeout_s: float = 1.0) -> None:
+        """Stop everything, whatever the workers still had to say."""
+        self._workers.close(0.0)
+        self._health.close()
+        self.pipe.close(timeout_s)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if error is None:
+            self.close()
+        else:
+            self.abandon()
+
+    # --- a turn ---
+
+    def _turn(self, timeout_s: float) -> None:
+        self.pipe.wait(timeout_s)
+        events = self.pipe.poll()
+        now = time.monotonic()
+        self._note(events)
+        self.scheduler.handle(events, now)
+        if not self._lockstep:
+            self.scheduler.schedule(now)
+        elif not self.scheduler.idle and not any(
+            self.pipe.step_lane(dp).unread for dp in self.scheduler.ranks_up
+        ):  # every rank has taken the last plan, so none runs ahead of another by more than one
+            self.scheduler.schedule(now, GRANT)
+        self._pulse.beat()
+
+    def _note(self, events: Iterable[Event]) -> None:
+        for event in events:
+            match event:
+                case RankUp(dp_rank):
+                    self._up.add(dp_rank)
+                    _log.info("rank is up", extra={"fields": {"dp": dp_rank}})
+                case RankLost(dp_rank, reason):
+                    self._up.discard(dp_rank)
+                    _log.warning("rank is lost: %s", reason, extra={"fields": {"dp": dp_rank}})
+                case ProcessorLost(index, reason):
+                    _log.error("processor %d is lost: %s", index, reason)
+                case ProcessorUp(index):
+                    _log.info("processor %d was started again", index)
+
+    # --- workers ---
+
+    def _start_worker(self, rank: str) -> Child:
+        dp, tp = rank.split(".")
+        args = ["--endpoint", self.endpoint, "--dp", dp, "--tp", tp, "--engine", self._spec.target]
+        args += ["--arguments", json.dumps(dict(self._spec.arguments))]
+        return self._workers.start(
+            ChildSpec("worker", rank, "tokenpipe.engine.worker", tuple(args))
+        )
+
+    def _worker_died(self, died: Died) -> None:
+        self._starting.pop(died.child, None)
+        _log.error("%s", died)
+        if self.topology.policies.worker == "fail":
+            raise WorkerFailed(f"{died} (policies.worker: fail)")
+        if not self._budget.take(died.child.spec.rank, time.monotonic()):
+            raise WorkerFailed(f"{died}\nIt was started again too often: {self._budget}")
+        child = self._start_worker(died.child.spec.rank)
+        self._starting[child] = time.monotonic() + self.topology.timeouts.startup_s
+
+    def _look_around(self) -> None:
+        """See who is late, silent or down, and write it down."""
+        now = time.monotonic()
+        if now < self._watch_at:
+            return
+        self._watch_at = now + HEALTH_S
+        problems: dict[str, str] = {}
+        stuck = self._workers.stuck(self._stuck_s)
+        silent = [(f"worker {child.spec.rank}", seconds) for child, seconds in stuck]
+        silent += self.pipe.stuck(self._stuck_s)
+        for name, seconds in silent:
+            problems[name] = f"no sign of life for {seconds:.0f} s"
+            if name not in self._silent:
+                _log.error("%s gave no sign of life for %.0f s", name, seconds)
+        self._silent = {name for name, _ in silent}
+        if self.topology.policies.on_stuck == "kill":
+            for child, _ in stuck:
+                child.kill_silent(now, self._stuck_s)
+        for child, deadline in list(self._starting.items()):
+            phase = child.missing()
+            if phase is None:
+                del self._starting[child]
+            elif now > deadline:
+                _log.error("%s is not ready in time; phase: %s", child, phase)
+                child.signal(SIGKILL)
+            else:
+                problems[f"worker {child.spec.rank}"] = f"starting again: {phase}"
+        for dp in set(range(self.topology.data_parallel_size)) - self._up:
+            problems[f"rank {dp}"] = "is down"
+        self._health.write(
+            Health(
+                problems, self.scheduler.ranks_up, self.scheduler.running, self.scheduler.waiting
+            ),
+            now,
+        )
+
+    @property
+    def _stuck_s(self) -> float:
+        return self.topology.timeouts.stuck_s
+
+
+def start_host(topology: Topology, spec: EngineSpec, pulse: Pulse, deadline: float) -> EngineHost:
+    """Make a host and start its workers; what had started is stopped where one does not."""
+    host = EngineHost(topology, spec, pulse)
+    try:
+        host.start(deadline)
+    except BaseException as error:
+        host.abandon()
+        if isinstance(error, TokenpipeError) and not isinstance(error, StartupError):
+            raise StartupError(f"{type(error).__name__}: {error}") from error
+        raise
+    return host

@@ -1,0 +1,148 @@
+"""The loop of a worker rank: plans in, steps of the engine out. No process, no signal."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable
+from typing import Any, Protocol
+
+import numpy as np
+
+from tokenpipe.logs import RateLimit
+from tokenpipe.pulse import Pulse
+from tokenpipe.types import RowStatus
+from tokenpipe.wire import StepBind, StepPlan
+
+from .interface import Engine, Rows
+
+IDLE_S = 0.1  # a worker with nothing to publish polls at least so often
+_log = logging.getLogger("tokenpipe.engine")
+
+
+class PlanLane(Protocol):
+    """The worker's end of a StepLane."""
+
+    ended: bool
+
+    def recv(self, timeout_s: float) -> list[StepPlan]: ...
+
+
+class Publishes(Protocol):
+    """The part of Publisher that a worker uses."""
+
+    def publish(
+        self,
+        step: int,
+        handles: Any,
+        tokens: Any,
+        counts: Any = None,
+        status: Any = None,
+        logprobs: Any = None,
+        drained: Any = None,
+    ) -> None: ...
+
+    def poll(self) -> None: ...
+
+
+class WorkerLoop:
+    """Run an engine as its scheduler's plans say.
+
+    A rank alone runs on by itself between plans. Ranks of a tensor-parallel group run `lockstep`:
+    each plan grants a number of steps (its `extra`, decimal), and no other plan is applied before
+    these are done, so that all of them make the same calls in the same order.
+    """
+
+    def __init__(
+        self,
+        lane: PlanLane,
+        pub: Publishes,
+        engine: Engine,
+        *,
+        pulse: Pulse,
+        lockstep: bool = False,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._lane = lane
+        self._pub = pub
+        self._engine = engine
+        self._pulse = pulse
+        self._lockstep = lockstep
+        self._limit = RateLimit(1.0, clock)
+        self._running: set[int] = set()
+        self._drained: list[int] = []
+        self._broken: list[int] = []  # handles that the engine refused
+        self._step = 0
+        self.stopped = False
+
+    def run(self) -> None:
+        """Work until the engine ends the lane or someone sets `stopped`."""
+        while not (self.stopped or self._lane.ended):
+            self._turn()
+            self._pulse.beat()
+
+    def _turn(self) -> None:
+        runs_on = not self._lockstep and bool(self._running)
+        for plan in self._lane.recv(0.0 if runs_on else IDLE_S):
+            self._apply(plan)
+            for _ in range(int(plan.extra or b"0") if self._lockstep else 0):
+                self._run_step()
+                self._pulse.beat()
+        if self._lockstep or not self._running:
+            self._publish(None)
+        else:
+            self._run_step()
+
+    def _run_step(self) -> None:
+        self._publish(self._engine.step() if self._running else None)
+
+    def _apply(self, plan: StepPlan) -> None:
+        frees = set(plan.frees)
+        for handle in plan.frees:
+            if handle in self._running:
+                self._running.discard(handle)
+                self._engine.free(handle)
+            self._drained.append(handle)
+        for binding in plan.binds:
+            if binding.handle not in frees:
+                self._admit(binding)
+
+    def _admit(self, binding: StepBind) -> None:
+        try:
+            self._engine.admit(binding)
+        except Exception as error:  # one bad request harms one request
+            self._broken.append(binding.handle)
+            said = f"request {binding.key:#x} is refused: {error!r}"
+            self._limit.log(_log, logging.WARNING, "refused", said)
+        else:
+            self._running.add(binding.handle)
+
+    def _publish(self, rows: Rows | None) -> None:
+        """Send a step with what became of handles since the last one; else keep the lane going."""
+        if rows is None and not self._drained and not self._broken:
+            self._pub.poll()
+            return
+        self._step += 1
+        drained = np.array(self._drained, np.int64) if self._drained else None
+        if self._broken:  # a step of their own: the engine's columns stay as they are
+            n = len(self._broken)
+            self._pub.publish(
+                self._step,
+                np.array(self._broken, np.int64),
+                np.zeros(0, np.int32),
+                counts=np.zeros(n, np.int32),
+                status=np.full(n, RowStatus.ERROR, np.uint8),
+            )
+            self._broken.clear()
+            self._step += 1
+        given = rows or Rows(np.zeros(0, np.int64), np.zeros(0, np.int32))
+        self._pub.publish(
+            self._step,
+            given.handles,
+            given.tokens,
+            counts=given.counts,
+            status=given.status,
+            logprobs=given.logprobs,
+            drained=drained,
+        )
+        self._drained.clear()

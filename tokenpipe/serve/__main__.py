@@ -1,0 +1,51 @@
+"""Run the API server's process: `python -m tokenpipe.serve --fd N`. `serve` starts it.
+
+The topology comes as JSON in $TOKENPIPE_TOPOLOGY, the instance in $TOKENPIPE_ENDPOINT. Exit status:
+0 when it was told to stop, 3 when it did not start.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+import time
+from collections.abc import Sequence
+
+from tokenpipe.logs import set_up_logs
+from tokenpipe.pulse import Pulse, set_title
+from tokenpipe.topology import Topology
+from tokenpipe.transport import ENDPOINT_VARIABLE
+
+from .flavours import run_api
+from .settings import Settings
+
+OTHERS = ("uvicorn", "uvicorn.error", "uvicorn.access", "gunicorn.error", "gunicorn.access")
+
+
+def main(argv: Sequence[str]) -> int:
+    """Serve the socket; return the exit status."""
+    parser = argparse.ArgumentParser(prog="python -m tokenpipe.serve", description=__doc__)
+    parser.add_argument("--fd", type=int, required=True, help="the listening socket")
+    parser.add_argument("--plain-text", action="store_true", help="text without a tokenizer")
+    parser.add_argument("--deadline", type=float, help="monotonic time at which it must be up")
+    args = parser.parse_args(argv)
+    set_title("tp:api 0")
+    topology = Topology.from_json_dict(json.loads(os.environ.pop("TOKENPIPE_TOPOLOGY", "{}")))
+    name, log = topology.name or "", topology.log
+    set_up_logs("api", "0", instance=name, also=OTHERS, form=log.format, level=log.level)
+    return run_api(
+        Settings(
+            topology=topology,
+            endpoint=os.environ[ENDPOINT_VARIABLE],
+            fd=args.fd,
+            plain_text=args.plain_text,
+            deadline=args.deadline or time.monotonic() + topology.timeouts.startup_s,
+            pulse=Pulse.inherited(),
+        )
+    )
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

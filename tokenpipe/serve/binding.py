@@ -1,0 +1,36 @@
+"""Bind the server's port once, before anything else starts, so that it can be handed on."""
+
+from __future__ import annotations
+
+import os
+import socket
+
+from tokenpipe.errors import ConfigError
+
+
+def bind(host: str, port: int, backlog: int) -> socket.socket:
+    """Return a listening socket; port 0 takes one that is free. ConfigError names a taken one.
+
+    It listens at once: without that, a second server could bind the same port and fail later.
+    """
+    try:
+        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+    except socket.gaierror as error:
+        raise ConfigError(f"api.host {host!r}: {error.strerror}") from None
+    family, kind, protocol, _, address = found[0]
+    sock = socket.socket(family, kind, protocol)
+    try:
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        sock.bind(address)
+        sock.listen(backlog)
+    except OSError as error:
+        sock.close()
+        said = os.strerror(error.errno) if error.errno else str(error)
+        raise ConfigError(f"api.port {port} on {host}: {said}") from None
+    return sock
+
+
+def url_of(sock: socket.socket) -> str:
+    """Say where a socket listens."""
+    host, port = sock.getsockname()[:2]
+    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"

@@ -1,0 +1,173 @@
+"""What a caller may ask for, in the words of OpenAI's API and the usual additions of vLLM.
+
+A field that would change the answer and is not served is refused by name, never passed over.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from tokenpipe.types import SamplingParams
+
+from .problems import Problem
+
+TokenId = Annotated[int, Field(ge=0, lt=1 << 31)]
+Ids = list[TokenId]
+MAX_N = 128
+MAX_STOPS = 16
+
+# A field that is not served, and the values of it that ask for nothing.
+_NEUTRAL: dict[str, tuple[Any, ...]] = {
+    "best_of": (None, 1),
+    "echo": (None, False),
+    "suffix": (None, ""),
+    "logit_bias": (None, {}),
+    "presence_penalty": (None, 0),
+    "frequency_penalty": (None, 0),
+    "repetition_penalty": (None, 1),
+    "tools": (None, []),
+    "tool_choice": (None, "none", "auto"),
+    "functions": (None, []),
+    "function_call": (None, "none", "auto"),
+    "response_format": (None, {"type": "text"}),
+    "modalities": (None, ["text"]),
+    "audio": (None,),
+    "prediction": (None,),
+    "web_search_options": (None,),
+    "guided_json": (None,),
+    "guided_regex": (None,),
+    "use_beam_search": (None, False),
+}
+
+
+class StreamOptions(BaseModel):
+    """What a stream holds beside its chunks."""
+
+    include_usage: bool = False
+
+
+class Asked(BaseModel):
+    """What both endpoints have in common. Fields of no effect here (`user`) are passed over."""
+
+    model_config = ConfigDict(extra="allow")
+
+    model: str | None = None
+    n: Annotated[int, Field(ge=1, le=MAX_N)] | None = None
+    stream: bool | None = None
+    stream_options: StreamOptions | None = None
+    stop: str | Annotated[list[str], Field(max_length=MAX_STOPS)] | None = None
+    seed: Annotated[int, Field(ge=-(1 << 63), lt=1 << 63)] | None = None
+    temperature: Annotated[float, Field(ge=0, le=100, allow_inf_nan=False)] | None = None
+    top_p: Annotated[float, Field(gt=0, le=1)] | None = None
+    top_k: Annotated[int, Field(ge=-1, lt=1 << 31)] | None = None
+    min_p: Annotated[float, Field(ge=0, le=1)] | None = None
+    min_tokens: Annotated[int, Field(ge=0, lt=1 << 31)] = 0
+    ignore_eos: bool = False
+    stop_token_ids: Ids = []
+    request_id: Annotated[str, Field(min_length=1, max_length=256)] | None = None
+    return_token_ids: bool = False
+
+    def refuse_what_is_not_served(self) -> None:
+        """Raise Problem, a 400 that names the field."""
+        for name, value in (self.model_extra or {}).items():
+            if name in _NEUTRAL and value not in _NEUTRAL[name]:
+                raise Problem(400, f"{name}: not supported", param=name, code="unsupported")
+        if self.stream_options is not None and not self.stream:
+            raise Problem(400, "stream_options: only with stream", param="stream_options")
+
+    @property
+    def stops(self) -> tuple[str, ...]:
+        """The stop strings."""
+        if self.stop is None:
+            return ()
+        return (self.stop,) if isinstance(self.stop, str) else tuple(self.stop)
+
+    def params(self, max_tokens: int, logprobs: int | None) -> SamplingParams:
+        """Return what the pipeline is told. Raises Problem where the values do not fit."""
+        given: dict[str, Any] = {
+            "n": self.n,
+            "temperature": self.temperature,
+            "top_p": self.top_p,
+            "top_k": self.top_k,
+            "min_p": self.min_p,
+        }
+        try:
+            return SamplingParams(
+                max_tokens=max_tokens,
+                min_tokens=self.min_tokens,
+                stop_token_ids=tuple(self.stop_token_ids),
+                ignore_eos=self.ignore_eos,
+                seed=self.seed,
+                logprobs=logprobs,
+                **{name: value for name, value in given.items() if value is not None},
+            )
+        except ValueError as error:
+            raise Problem(400, str(error), param=str(error).split(" ", 1)[0].rstrip(":")) from None
+
+
+class CompletionAsked(Asked):
+    """The body of POST /v1/completions."""
+
+    prompt: str | Ids | list[str] | list[Ids]
+    max_tokens: Annotated[int, Field(ge=1, lt=1 << 31)] | None = None
+    logprobs: Annotated[int, Field(ge=0, le=20)] | None = None
+
+    @property
+    def prompts(self) -> list[str] | list[Ids]:
+        """The prompts, one or several. Raises Problem where there is none."""
+        prompt = self.prompt
+        if isinstance(prompt, str):
+            return [prompt]
+        if not prompt:
+            raise Problem(400, "prompt: must not be empty", param="prompt")
+        if isinstance(prompt[0], int):
+            return [prompt]
+        return prompt
+
+
+class Part(BaseModel):
+    """A part of a message's content."""
+
+    model_config = ConfigDict(extra="allow")
+    type: Literal["text"]
+    text: str
+
+
+class ChatMessage(BaseModel):
+    """One message of a conversation."""
+
+    model_config = ConfigDict(extra="allow")
+    role: str
+    content: str | list[Part] | None = None
+
+    @property
+    def text(self) -> str:
+        """Its content as one string."""
+        if isinstance(self.content, list):
+            return "".join(part.text for part in self.content)
+        return self.content or ""
+
+
+class ChatAsked(Asked):
+    """The body of POST /v1/chat/completions."""
+
+    messages: Annotated[list[ChatMessage], Field(min_length=1)]
+    max_tokens: Annotated[int, Field(ge=1, lt=1 << 31)] | None = None
+    max_completion_tokens: Annotated[int, Field(ge=1, lt=1 << 31)] | None = None
+    logprobs: bool | None = None
+    top_logprobs: Annotated[int, Field(ge=0, le=20)] | None = None
+
+    @property
+    def wanted_logprobs(self) -> int | None:
+        """How many beside the sampled token's, None for none at all."""
+        if self.top_logprobs and not self.logprobs:
+            raise Problem(400, "top_logprobs: only with logprobs", param="top_logprobs")
+        return (self.top_logprobs or 0) if self.logprobs else None
+
+
+class AbortAsked(BaseModel):
+    """The body of POST /v1/abort."""
+
+    request_id: Annotated[str, Field(min_length=1, max_length=256)]
