@@ -21,7 +21,8 @@ from tokenpipe.transport import ENDPOINT_VARIABLE
 from .flavours import run_api
 from .settings import Settings
 
-OTHERS = ("uvicorn", "uvicorn.error", "uvicorn.access", "gunicorn.error", "gunicorn.access")
+OTHERS = ("uvicorn", "uvicorn.error", "gunicorn.error")
+ACCESS = ("uvicorn.access",)
 
 
 def main(argv: Sequence[str]) -> int:
@@ -34,7 +35,8 @@ def main(argv: Sequence[str]) -> int:
     set_title("tp:api 0")
     topology = Topology.from_json_dict(json.loads(os.environ.pop("TOKENPIPE_TOPOLOGY", "{}")))
     name, log = topology.name or "", topology.log
-    set_up_logs("api", "0", instance=name, also=OTHERS, form=log.format, level=log.level)
+    also = OTHERS + ACCESS if topology.api.access_log else OTHERS
+    set_up_logs("api", "0", instance=name, also=also, form=log.format, level=log.level)
     return run_api(
         Settings(
             topology=topology,

@@ -6,6 +6,8 @@ import json
 from collections.abc import Awaitable, Callable, MutableMapping
 from typing import Any
 
+from starlette.exceptions import HTTPException
+
 from .problems import Problem
 
 Message = MutableMapping[str, Any]
@@ -39,7 +41,7 @@ class LimitBody:
             message = await receive()
             taken += len(message.get("body", b""))
             if taken > self._most:
-                raise Problem(413, f"the body has more than {self._most} bytes")
+                raise HTTPException(413, f"the body has more than {self._most} bytes")
             return message
 
         await self._app(scope, counted, send)

@@ -118,8 +118,9 @@ def _post_fork(_arbiter: Arbiter, worker: Worker) -> None:
         os._exit(1)  # it died before that
     set_title(f"tp:api {worker.age}")
     log, name = settings.topology.log, settings.topology.name or ""
-    also = ("uvicorn", "uvicorn.error", "uvicorn.access")
-    set_up_logs("api", str(worker.age), instance=name, also=also, form=log.format, level=log.level)
+    also = ["uvicorn", "uvicorn.error"] + ["uvicorn.access"] * settings.topology.api.access_log
+    form, level = log.format, log.level
+    set_up_logs("api", str(worker.age), instance=name, also=also, form=form, level=level)
 
 
 def _child_exit(_arbiter: Arbiter, worker: Worker) -> None:

@@ -1,0 +1,25 @@
+"""Servers for tests that only ask, one for each flavour."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.serve.running import Running
+
+
+@pytest.fixture(scope="module", params=[1, 2], ids=["one worker", "two workers"])
+def server(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Running]:
+    """Give a running server; it must leave nothing."""
+    directory = tmp_path_factory.mktemp("serve")
+    with tempfile.TemporaryDirectory(prefix="tp-") as base:
+        arguments = ("--engine-arg", "rate=200")
+        with Running(directory, Path(base), *arguments, api={"workers": request.param}) as running:
+            yield running
+        assert running.process.returncode == 0
+        assert not list(Path(base).iterdir())
