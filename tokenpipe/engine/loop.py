@@ -9,6 +9,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from tokenpipe.errors import LaneLost
 from tokenpipe.logs import RateLimit
 from tokenpipe.pulse import Pulse
 from tokenpipe.types import RowStatus
@@ -97,6 +98,8 @@ class WorkerLoop:
         self._publish(self._engine.step() if self._running else None)
 
     def _apply(self, plan: StepPlan) -> None:
+        if plan.reset:
+            self._forget()
         frees = set(plan.frees)
         for handle in plan.frees:
             if handle in self._running:
@@ -106,6 +109,14 @@ class WorkerLoop:
         for binding in plan.binds:
             if binding.handle not in frees:
                 self._admit(binding)
+
+    def _forget(self) -> None:
+        """Drop every handle without a word: the rank was lost, and this process was not."""
+        for handle in self._running:
+            self._engine.free(handle)
+        self._running.clear()
+        self._drained.clear()
+        self._broken.clear()
 
     def _admit(self, binding: StepBind) -> None:
         try:
@@ -122,10 +133,16 @@ class WorkerLoop:
         if rows is None and not self._drained and not self._broken:
             self._pub.poll()
             return
-        self._step += 1
-        drained = np.array(self._drained, np.int64) if self._drained else None
+        try:
+            self._publish_step(rows or Rows(np.zeros(0, np.int64), np.zeros(0, np.int32)))
+        except LaneLost as error:  # the processor died: its next life knows none of our handles
+            _log.warning("forgets its batch: %s", error)
+            self._forget()
+
+    def _publish_step(self, rows: Rows) -> None:
         if self._broken:  # a step of their own: the engine's columns stay as they are
             n = len(self._broken)
+            self._step += 1
             self._pub.publish(
                 self._step,
                 np.array(self._broken, np.int64),
@@ -134,15 +151,14 @@ class WorkerLoop:
                 status=np.full(n, RowStatus.ERROR, np.uint8),
             )
             self._broken.clear()
-            self._step += 1
-        given = rows or Rows(np.zeros(0, np.int64), np.zeros(0, np.int32))
+        self._step += 1
         self._pub.publish(
             self._step,
-            given.handles,
-            given.tokens,
-            counts=given.counts,
-            status=given.status,
-            logprobs=given.logprobs,
-            drained=drained,
+            rows.handles,
+            rows.tokens,
+            counts=rows.counts,
+            status=rows.status,
+            logprobs=rows.logprobs,
+            drained=np.array(self._drained, np.int64) if self._drained else None,
         )
         self._drained.clear()

@@ -35,7 +35,7 @@ from .publisher import check_rank
 PLAN_BYTES = 1 << 26  # plans that a worker has not taken
 PLANS_PER_FRAME = 256
 FRAME_SPARE = 1 << 10  # names of fields and header, of a plan and of a frame
-BIND_BYTES = 256
+BIND_BYTES = 768  # the parameters included
 ENGINE = Role("engine", "0")
 
 
@@ -158,7 +158,7 @@ class StepLane:
     @property
     def unread(self) -> int:
         """Plans, or frames of them, that the slowest TP rank has not taken."""
-        return max(end.lane.unacked_frames + len(end.waiting) for end in self._ends)
+        return max(end.lane.unacked_frames + end.waiting for end in self._ends)
 
     @property
     def ports(self) -> list[Port]:
@@ -217,6 +217,11 @@ class _End:
             clock=clock,
         )
 
+    @property
+    def waiting(self) -> int:
+        """Plans that are not sent yet."""
+        return len(self._waiting)
+
     def check(self, size: int) -> None:
         """Raise where a plan of at most `size` bytes cannot be taken."""
         lane = self.lane.port.lane
@@ -267,5 +272,6 @@ def _most_bytes(plan: StepPlan) -> int:
     size = FRAME_SPARE + len(plan.extra) + 9 * len(plan.frees)
     for bind in plan.binds:
         ids = len(bind.prompt_token_ids) + len(bind.output_token_ids)
+        ids += len(bind.params.stop_token_ids)
         size += BIND_BYTES + 5 * ids + len(bind.extra)
     return size
