@@ -68,7 +68,7 @@ ONLY_IN = {
     "subprocess": ["supervisor"],
     "zmq": ["transport"],
     "msgpack": ["wire", "transport"],
-    "pydantic": ["config", "topology.py"],
+    "pydantic": ["config", "topology.py", "serve"],  # FastAPI speaks it
     "ruamel": ["config"],
     "typer": ["cli.py", "bench", "serve"],
     "rich": ["cli.py", "bench", "serve"],

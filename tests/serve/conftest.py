@@ -18,8 +18,9 @@ def server(
     """Give a running server; it must leave nothing."""
     directory = tmp_path_factory.mktemp("serve")
     with tempfile.TemporaryDirectory(prefix="tp-") as base:
-        arguments = ("--engine-arg", "rate=200")
-        with Running(directory, Path(base), *arguments, api={"workers": request.param}) as running:
+        arguments = ("--engine-arg", "rate=100")
+        api = {"workers": request.param}
+        with Running(directory, Path(base), *arguments, slots_per_rank=8, api=api) as running:
             yield running
         assert running.process.returncode == 0
         assert not list(Path(base).iterdir())

@@ -200,14 +200,14 @@ def test_who_leaves_frees_the_slot(server: Running, path: str, when: str) -> Non
         body["messages"] = [{"role": "user", "content": "x"}]
     else:
         body["prompt"] = PROMPT
-    count = 70 if when == "queued" else 3  # of 64 slots
+    count = 11 if when == "queued" else 3  # of 8 slots
     calls = []
     with httpx.Client(timeout=30, limits=httpx.Limits(max_connections=None)) as client:
         for _ in range(count):
             call = client.build_request("POST", f"{server.url}{path}", json=body)
             calls.append(threading.Thread(target=_begin, args=(client, call)))
             calls[-1].start()
-        full = {"running": min(count, 64), "waiting": max(0, count - 64)}
+        full = {"running": min(count, 8), "waiting": max(0, count - 8)}
         assert eventually(lambda: full.items() <= server.ready().items()), server.ready()
     for call in calls:
         call.join(10)
