@@ -12,6 +12,7 @@ import json
 import os
 import statistics
 import sys
+import tempfile
 import time
 from array import array
 from itertools import pairwise
@@ -25,8 +26,10 @@ from tokenpipe.bench.cpu import rss_mb
 from tokenpipe.bench.options import Options
 from tokenpipe.bench.run import run
 from tokenpipe.bench.summary import machine as describe_machine
+from tokenpipe.bench.traces import sample
 
 EVERY_S = 1.0
+BURST = 600  # requests at once in the beginning
 WINDOW_S = 10.0  # a figure is the median of so long
 
 
@@ -106,6 +109,20 @@ def _name(pid: int) -> str:
     return f"{module} {options.get('--index') or options.get('--name')}"
 
 
+def write_trace(path: Path, seconds: float, arrivals: float) -> None:
+    """Write requests of real lengths: a burst, then so many a second at random.
+
+    The burst is more than any crowd that chance brings later, so that what a full house needs is
+    taken in the warm-up and what comes on top is growth.
+    """
+    requests = sample(BURST + int(seconds * arrivals), seed=1, rate=arrivals).arrivals
+    lines = ["timestamp_ms,input_length,output_length"]
+    for index, request in enumerate(requests):
+        at_ms = 0.0 if index < BURST else 1000 * (request.at_s - requests[BURST].at_s)
+        lines.append(f"{at_ms:.3f},{request.prompt_tokens},{request.output_tokens}")
+    path.write_text("\n".join(lines) + "\n")
+
+
 def main(argv: list[str]) -> int:
     """Soak, show, judge."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.bench_soak", description=__doc__)
@@ -118,16 +135,12 @@ def main(argv: list[str]) -> int:
     parser.add_argument("--json", type=Path, help="file for all samples")
     args = parser.parse_args(argv)
     watch = Watch(args.seconds)
-    report = run(
-        Options(
-            requests=int(args.seconds * args.arrivals),
-            arrivals=args.arrivals,
-            rate=args.rate,
-            abort_rate=0.1,
-            consume=args.consume,
-        ),
-        watch.look,
-    )
+    with tempfile.TemporaryDirectory(prefix="soak-") as directory:
+        trace = Path(directory, "trace.csv")
+        write_trace(trace, args.seconds, args.arrivals)
+        report = run(
+            Options(trace=trace, rate=args.rate, abort_rate=0.1, consume=args.consume), watch.look
+        )
     figures = {
         name: watch.grown_mib(name, args.warm_up, args.seconds) for name in sorted(watch.samples)
     }
