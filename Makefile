@@ -13,7 +13,7 @@ help:
 	@echo "make test     builds, runs the tests (a few minutes)"
 	@echo "make bench    builds, runs python -m tokenpipe.bench \$$(ARGS)"
 	@echo "make check    ruff, mypy --strict, C warnings as errors"
-	@echo "make soak     the tests that take minutes"
+	@echo "make soak     the tests that take minutes, and all that hypothesis can think of (an hour)"
 	@echo "make test-c   the tests of the C half under the address and undefined sanitizers"
 	@echo "make build | format | clean"
 
@@ -36,7 +36,7 @@ bench: build
 	$(PY) -m tokenpipe.bench $(ARGS)
 
 soak: build
-	TOKENPIPE_HYPOTHESIS=soak $(PY) -m pytest -m soak $(ARGS)
+	TOKENPIPE_HYPOTHESIS=soak $(PY) -m pytest -m "soak or hypothesis" --timeout 1800 $(ARGS)
 
 check: build
 	$(PY) -m ruff check .

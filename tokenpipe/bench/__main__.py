@@ -109,6 +109,7 @@ def main(
         )
         report = _watched(options, console, signals)
     except Stopped:
+        signals.ignore()
         Console(stderr=True).print("interrupted; everything it had started is gone")
         sys.exit(signals.exit_status)
     except TokenpipeError as error:

@@ -11,8 +11,8 @@ ASKING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 class StopSignals:
     """Remember the first signal that asks us to end; the ones after it change nothing.
 
-    The handler does nothing else, so no signal, nor a second one, can break into a clean-up. It
-    stays until the process ends. Signals that were ignored (nohup, a shell's background) stay so.
+    The handler does nothing else, so no signal, nor a second one, can break into a clean-up.
+    Signals that were ignored (nohup, a shell's background) stay so.
     """
 
     def __init__(self) -> None:
@@ -27,6 +27,11 @@ class StopSignals:
     def asked(self) -> bool:
         """Whether a signal came."""
         return self.received != 0
+
+    def ignore(self) -> None:
+        """Ignore them all from now on: Python lets go of handlers while it exits, not of this."""
+        for number in ASKING:
+            signal.signal(number, signal.SIG_IGN)
 
     @property
     def exit_status(self) -> int:
