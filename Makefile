@@ -36,7 +36,8 @@ bench: build
 	$(PY) -m tokenpipe.bench $(ARGS)
 
 soak: build
-	TOKENPIPE_HYPOTHESIS=soak $(PY) -m pytest -m "soak or hypothesis" --timeout 1800 $(ARGS)
+	TOKENPIPE_HYPOTHESIS=soak $(PY) -m pytest -m "soak or hypothesis" \
+		--timeout 1800 -o faulthandler_timeout=1800 $(ARGS)
 
 check: build
 	$(PY) -m ruff check .

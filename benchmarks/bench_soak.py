@@ -95,7 +95,8 @@ class Watch:
 def _children() -> list[int]:
     pids: list[int] = []
     for task in os.listdir("/proc/self/task"):
-        pids += map(int, Path(f"/proc/self/task/{task}/children").read_text().split())
+        with open(f"/proc/self/task/{task}/children", encoding="ascii") as file:
+            pids += map(int, file.read().split())
     return pids
 
 

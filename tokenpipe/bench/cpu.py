@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import time
 from dataclasses import dataclass
-from pathlib import Path
 
 _PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 
@@ -27,7 +26,9 @@ def cpu_s(pid: int | None = None) -> float:
 def rss_mb(pid: int | None = None) -> float:
     """Return the resident set of a process in MiB (None: this one)."""
     try:
-        fields = Path("/proc", str(pid or "self"), "statm").read_text().split()
+        # Not a Path: it interns its parts, and what watches memory should leave none behind.
+        with open(f"/proc/{pid or 'self'}/statm", encoding="ascii") as file:
+            fields = file.read().split()
     except FileNotFoundError as error:
         raise ProcessLookupError(f"no process {pid}") from error
     return int(fields[1]) * _PAGE_BYTES / 2**20
