@@ -1,0 +1,298 @@
+"""Any process of a running server dies or stops: everybody hears of it, nothing is left."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import random
+import signal
+import socket
+import time
+from pathlib import Path
+from typing import Any
+
+import httpx
+import openai
+import pytest
+
+from tests.conftest import eventually
+from tests.serve.running import Running, descendants, gone
+from tests.serve.test_start import sweep
+from tests.serve.test_stop import Caller
+
+soak = pytest.mark.soak
+NOTICED_S = 2.0
+TOO_OFTEN = "started again too often: 1 restarts within 60 s"
+RESTART: dict[str, Any] = {"engine": "restart", "restarts": 1000}
+
+
+def open_streams(server: Running, count: int) -> list[Caller]:
+    callers = [Caller(server, 1_000_000) for _ in range(count)]
+    assert eventually(lambda: all(caller.tokens for caller in callers), 20.0)
+    return callers
+
+
+def healed(server: Running, victim: int) -> bool:
+    """Whether all roles live and calls are answered, a while after one was killed."""
+    titles = ("tp:engine", "tp:processor", "tp:worker", "tp:api 0")
+    living = server.pids()
+    if victim in living or not all(server.pids(title) for title in titles):
+        return False
+    try:
+        return server.post("/v1/completions", {"prompt": [1], "max_tokens": 1}).status_code == 200
+    except httpx.HTTPError:
+        return False
+
+
+def all_hear_of_it(callers: list[Caller], died: float) -> None:
+    for caller in callers:
+        caller.join(20)
+        assert caller.error and not caller.failed, (caller.error, caller.failed)
+        assert caller.ended - died < NOTICED_S + 1.0  # the machine of the test may be busy
+
+
+@pytest.mark.case("B45")
+@pytest.mark.case("B47")
+@pytest.mark.parametrize("title", ["tp:worker 0.0", "tp:processor 0", "tp:engine 0"])
+def test_death_ends_streams_turns_red_and_green_again(
+    tmp_path: Path, runtime_dir: Path, title: str
+) -> None:
+    with Running(tmp_path, runtime_dir, policies=RESTART) as server:
+        callers = open_streams(server, 10)
+        api, victim = server.pid("tp:api 0"), server.pid(title)
+        died = time.monotonic()
+        os.kill(victim, signal.SIGKILL)
+        all_hear_of_it(callers, died)
+        refused = server.post("/v1/completions", {"prompt": [1]})
+        if not server.is_ready():
+            assert refused.status_code == 503, refused.text
+            assert refused.headers["retry-after"] == "1"
+        assert eventually(server.is_ready, 30.0), server.ready()
+        assert server.post("/v1/completions", {"prompt": [1]}).status_code == 200
+        assert server.pid("tp:api 0") == api and server.pid(title) != victim
+        assert eventually(server.idle)
+    assert server.process.returncode == 0
+
+
+@pytest.mark.case("B45")
+def test_other_ranks_go_on(tmp_path: Path, runtime_dir: Path) -> None:
+    """Streams of the lost rank continue on the one that is left."""
+    keys: dict[str, Any] = {"data_parallel_size": 2, "policies": RESTART}
+    with Running(tmp_path, runtime_dir, **keys) as server:
+        callers = [Caller(server, 150) for _ in range(10)]
+        assert eventually(lambda: all(caller.tokens for caller in callers), 20.0)
+        os.kill(server.pid("tp:worker 0.0"), signal.SIGKILL)
+        for caller in callers:
+            caller.join(30)
+            assert (caller.tokens, caller.done) == (150, True), caller.error
+        assert eventually(server.is_ready, 30.0)
+
+
+@pytest.mark.case("B47")
+def test_engine_that_is_not_started_again_ends_the_server(
+    tmp_path: Path, runtime_dir: Path
+) -> None:
+    with Running(tmp_path, runtime_dir) as server, server.client() as client:
+        (caller,) = open_streams(server, 1)
+        below = descendants(server.process.pid)
+        died = time.monotonic()
+        os.kill(server.pid("tp:engine 0"), signal.SIGKILL)
+        all_hear_of_it([caller], died)
+        with pytest.raises(openai.APIError):
+            client.completions.create(model="tokenpipe", prompt=[1])
+        assert server.process.wait(15) == 1
+        assert all(gone(pid) for pid in below)
+    assert "engine 0 (pid" in server.output() and "signal SIGKILL" in server.output()
+    assert "policies.engine: fail" in server.output()
+
+
+@pytest.mark.case("B47")
+@pytest.mark.parametrize(
+    ("title", "policies", "said"),
+    [
+        ("tp:worker 0.0", {"worker": "fail"}, "policies.worker: fail"),
+        pytest.param("tp:worker 0.0", {"restarts": 1}, TOO_OFTEN, marks=soak),
+        pytest.param("tp:api 0", {"api": "fail"}, "policies.api: fail", marks=soak),
+        ("tp:api 0", {"restarts": 1}, TOO_OFTEN),
+    ],
+)
+def test_policy_that_gives_up_says_so(
+    tmp_path: Path, runtime_dir: Path, title: str, policies: dict[str, Any], said: str
+) -> None:
+    with Running(tmp_path, runtime_dir, policies=policies) as server:
+        while server.process.poll() is None:
+            for pid in server.pids(title):
+                os.kill(pid, signal.SIGKILL)
+                assert eventually(lambda pid=pid: gone(pid))  # type: ignore[misc]
+            eventually(lambda: server.pids(title) or server.process.poll() is not None)
+        assert server.process.returncode == 1
+    assert said in server.output() and "signal SIGKILL" in server.output()
+
+
+@pytest.mark.case("B45")
+def test_stopped_worker_is_reported_by_name(tmp_path: Path, runtime_dir: Path) -> None:
+    with Running(tmp_path, runtime_dir, timeouts={"stuck_s": 1.0}) as server:
+        worker = server.pid("tp:worker 0.0")
+        os.kill(worker, signal.SIGSTOP)
+        try:
+            assert eventually(lambda: "worker 0.0" in server.ready()["problems"])
+            assert "no sign of life" in server.ready()["problems"]["worker 0.0"]
+            assert server.pid("tp:worker 0.0") == worker
+        finally:
+            os.kill(worker, signal.SIGCONT)
+        assert eventually(server.is_ready)
+
+
+@pytest.mark.case("B45")
+@pytest.mark.parametrize(
+    "title",
+    [
+        pytest.param("tp:worker 0.0", marks=soak),
+        pytest.param("tp:engine 0", marks=soak),
+        "tp:api 2",
+    ],
+)
+def test_stopped_process_is_killed_where_told_so(
+    tmp_path: Path, runtime_dir: Path, title: str
+) -> None:
+    policies = {**RESTART, "on_stuck": "kill"}
+    keys: dict[str, Any] = {"timeouts": {"stuck_s": 1.5}, "api": {"workers": 2}}
+    with Running(tmp_path, runtime_dir, policies=policies, **keys) as server:
+        victim = server.pid(title)
+        os.kill(victim, signal.SIGSTOP)
+        assert eventually(lambda: gone(victim), 15.0)
+        # A stopped API worker may hold calls of ours, so that is not asked before.
+        assert eventually(lambda: len(server.pids("tp:api")) == 3 and server.is_ready(), 30.0)
+
+
+def test_killed_api_worker_leaves_the_others_alone(tmp_path: Path, runtime_dir: Path) -> None:
+    with Running(tmp_path, runtime_dir, api={"workers": 2}) as server:
+        engine = server.pid("tp:engine 0")
+        callers = open_streams(server, 12)
+        victim = server.pid("tp:api 1")
+        os.kill(victim, signal.SIGKILL)
+        assert eventually(lambda: len(server.pids("tp:api")) == 3 and server.pids("tp:api 3"))
+        assert eventually(lambda: not all(caller.is_alive() for caller in callers))
+        alive = [caller for caller in callers if caller.is_alive()]
+        before = [caller.tokens for caller in alive]
+        assert alive  # those that the other worker serves
+        assert eventually(lambda: all(c.tokens > b for c, b in zip(alive, before, strict=True)))
+        assert server.pid("tp:engine 0") == engine
+        assert eventually(lambda: server.ready()["running"] == len(alive))
+        server.process.send_signal(signal.SIGTERM)
+        for caller in callers:
+            caller.join(20)
+
+
+@soak
+def test_killed_api_process_is_replaced_and_nothing_else(tmp_path: Path, runtime_dir: Path) -> None:
+    with Running(tmp_path, runtime_dir) as server:
+        others = set(server.pids()) - {server.pid("tp:api 0")}
+        os.kill(server.pid("tp:api 0"), signal.SIGKILL)
+        # The port stays open meanwhile: the call waits instead of being refused.
+        assert server.post("/v1/completions", {"prompt": [1]}).status_code == 200
+        assert set(server.pids()) - {server.pid("tp:api 0")} == others
+
+
+@pytest.mark.case("B46")
+@pytest.mark.parametrize("reaper", [pytest.param("init", marks=soak), "sub-reaper"])
+def test_nothing_outlives_a_killed_supervisor(
+    tmp_path: Path, runtime_dir: Path, reaper: str
+) -> None:
+    before = set(os.listdir("/dev/shm"))
+    with Running(tmp_path, runtime_dir, api={"workers": 2}) as server:
+        if reaper == "sub-reaper":
+            _become_subreaper(True)
+        try:
+            callers = open_streams(server, 4)
+            below = descendants(server.process.pid)
+            assert len(below) >= 6
+            server.process.kill()
+            server.process.wait()
+            assert eventually(lambda: all(gone(pid) for pid in below), 5.0)
+        finally:
+            if reaper == "sub-reaper":
+                _reap(below)
+                _become_subreaper(False)
+        for caller in callers:
+            caller.join(20)
+    assert list(runtime_dir.iterdir())
+    sweep(runtime_dir)
+    assert set(os.listdir("/dev/shm")) <= before
+
+
+def _become_subreaper(on: bool) -> None:
+    assert ctypes.CDLL(None).prctl(36, int(on), 0, 0, 0) == 0  # PR_SET_CHILD_SUBREAPER
+
+
+def _reap(pids: list[int]) -> None:
+    for pid in pids:
+        try:
+            os.waitpid(pid, 0)
+        except ChildProcessError:
+            continue
+
+
+def test_next_start_removes_what_a_killed_one_left(tmp_path: Path, runtime_dir: Path) -> None:
+    (tmp_path / "a").mkdir()
+    with Running(tmp_path / "a", runtime_dir, name="a") as first:
+        first.kill()
+    assert [path.name for path in runtime_dir.iterdir()] == ["a"]
+    with Running(tmp_path, runtime_dir, name="b") as second:
+        assert [path.name for path in runtime_dir.iterdir()] == ["b"]
+        assert second.is_ready()
+
+
+def test_slow_reader_is_bounded_and_ended_alone(tmp_path: Path, runtime_dir: Path) -> None:
+    keys: dict[str, Any] = {
+        "bounds": {"stream_bytes": 65_536},
+        "api": {"timeout_send": 2.0},
+        "timeouts": {"stuck_s": 60.0},
+    }
+    arguments = ("--engine-arg", "rate=100", "--engine-arg", "tokens_per_row=2000")
+    with Running(tmp_path, runtime_dir, *arguments, **keys) as server:
+        host, port = server.url.removeprefix("http://").split(":")
+        body = b'{"prompt":[1],"max_tokens":100000000,"stream":true}'
+        slow = socket.socket()
+        slow.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        slow.connect((host, int(port)))
+        with slow:
+            slow.sendall(
+                b"POST /v1/completions HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\n"
+                b"content-length: %d\r\n\r\n%s" % (len(body), body)
+            )
+            assert eventually(lambda: server.ready()["running"] == 1)
+            other = Caller(server, 50_000)
+            assert eventually(server.idle, 30.0), server.ready()  # its slot is free
+            other.join(20)
+            assert (other.tokens, other.done) == (50_000, True)
+            log = tmp_path / "logs" / "api-0.log"
+            assert eventually(lambda: "took nothing for 2 s" in log.read_text())
+
+
+@pytest.mark.case("B46")
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("kills", [3, pytest.param(20, marks=soak)])
+def test_random_kills_under_load_leave_nothing(
+    tmp_path: Path, runtime_dir: Path, kills: int
+) -> None:
+    chance = random.Random(kills)
+    shm = set(os.listdir("/dev/shm"))
+    keys: dict[str, Any] = {"policies": RESTART, "api": {"workers": 2}}
+    with Running(tmp_path, runtime_dir, **keys) as server:
+        callers: list[Caller] = []
+        for _ in range(kills):
+            fresh = [Caller(server, 1_000_000) for _ in range(8)]
+            callers += fresh
+            assert eventually(lambda calls=fresh: sum(c.tokens > 0 for c in calls) >= 4)  # type: ignore[misc]
+            victim = chance.choice(server.pids())
+            os.kill(victim, signal.SIGKILL)
+            assert eventually(lambda pid=victim: healed(server, pid), 60.0), server.pids()  # type: ignore[misc]
+        below = descendants(server.process.pid)
+        assert server.post("/v1/completions", {"prompt": [1]}).status_code == 200
+        assert server.stop() == 0
+        for caller in callers:
+            caller.join(20)
+            assert not caller.is_alive()
+    assert all(gone(pid) for pid in below)
+    assert set(os.listdir("/dev/shm")) <= shm
