@@ -3,6 +3,7 @@
 import os
 from glob import glob
 
+import numpy
 from setuptools import Extension, setup
 
 SANITIZE = os.environ.get("TOKENPIPE_SANITIZE")  # "address,undefined" or "thread"
@@ -24,6 +25,7 @@ setup(
             "tokenpipe._core",
             sources=sorted(glob("csrc/*.c")),
             depends=sorted(glob("csrc/*.h")),
+            include_dirs=[numpy.get_include()],
             extra_compile_args=cflags,
             extra_link_args=ldflags,
         )

@@ -10,6 +10,8 @@
 typedef struct tp_state {
     PyObject *frame_error; /* tokenpipe.errors.FrameError */
     PyObject *row_error;   /* tokenpipe.errors.RowError */
+    PyObject *ndarray;     /* numpy.ndarray */
+    PyObject *send_window; /* the type */
 } tp_state;
 
 tp_state *tp_state_of(PyObject *module);
@@ -22,6 +24,7 @@ PyObject *tp_raise(tp_state *state, tp_result result, const char *what);
 
 /* Each binding file adds its types and functions; 0, or -1 with an exception set. */
 int tp_init_frames(PyObject *module);
+int tp_init_send_window(PyObject *module); /* before the packer, which writes its headers from it */
 int tp_init_packer(PyObject *module);
 int tp_init_table(PyObject *module);
 int tp_init_inbox(PyObject *module);

@@ -24,10 +24,19 @@ static int core_exec(PyObject *module) {
     state->frame_error = PyObject_GetAttrString(errors, "FrameError");
     state->row_error = PyObject_GetAttrString(errors, "RowError");
     Py_DECREF(errors);
-    if (state->frame_error == NULL || state->row_error == NULL) {
+    PyObject *numpy = PyImport_ImportModule("numpy");
+    if (numpy != NULL) {
+        state->ndarray = PyObject_GetAttrString(numpy, "ndarray");
+        Py_DECREF(numpy);
+    }
+    if (state->frame_error == NULL || state->row_error == NULL || state->ndarray == NULL) {
         return -1;
     }
-    if (tp_init_frames(module) < 0 || tp_init_packer(module) < 0 || tp_init_table(module) < 0 ||
+    if (!PyType_Check(state->ndarray)) {
+        PyErr_SetString(PyExc_TypeError, "numpy.ndarray is no type");
+        return -1;
+    }
+    if (tp_init_frames(module) < 0 || tp_init_send_window(module) < 0 || tp_init_packer(module) < 0 || tp_init_table(module) < 0 ||
         tp_init_inbox(module) < 0) {
         return -1;
     }
@@ -38,6 +47,8 @@ static int core_traverse(PyObject *module, visitproc visit, void *arg) {
     tp_state *state = tp_state_of(module);
     Py_VISIT(state->frame_error);
     Py_VISIT(state->row_error);
+    Py_VISIT(state->ndarray);
+    Py_VISIT(state->send_window);
     return 0;
 }
 
@@ -45,6 +56,8 @@ static int core_clear(PyObject *module) {
     tp_state *state = tp_state_of(module);
     Py_CLEAR(state->frame_error);
     Py_CLEAR(state->row_error);
+    Py_CLEAR(state->ndarray);
+    Py_CLEAR(state->send_window);
     return 0;
 }
 

@@ -1,6 +1,8 @@
 /* StepPacker: a packer and the arguments of publish(). */
-#include "core.h"
-#include "packer.h"
+#include "array_binding.h"
+#include "send_window_binding.h"
+
+#include <time.h>
 
 enum { INSTANCE, SENDER, RECEIVER, SEQ, STEP, MONO_NS, INTS,
        HANDLES = INTS, TOKENS, COUNTS, STATUS, DRAINED, LP_K, LP_IDS, LP_VALUES, LP_RANKS, NAMES };
@@ -12,19 +14,27 @@ static const char *const names[NAMES] = {
     "instance", "sender",  "receiver", "seq",  "step",   "mono_ns",   "handles", "tokens",
     "counts",   "status",  "drained",  "lp_k", "lp_ids", "lp_values", "lp_ranks"};
 
-/* By array: the struct module's letters it may have. 'l' is 4 or 8 bytes, itemsize says which. */
-static const char *const letters[ARRAYS] = {"lq", "ilq", "Hilq", "B", "lq", "ilq", "ilq", "f", "ilq"};
+static const tp_array_kind kinds[ARRAYS] = {
+    {"handles", "lq", 8},    {"tokens", "ilq", 0}, {"counts", "ilqH", 0},
+    {"status", "B", 0},      {"drained", "lq", 8}, {"lp_k", "ilq", 0},
+    {"lp_ids", "ilq", 0},    {"lp_values", "f", 0}, {"lp_ranks", "ilq", 0}};
 
 typedef struct {
     PyObject_HEAD
     tp_packer packer;
+    tp_send_window *window; /* NULL: for pack() only */
+    PyObject *convert;      /* NULL: arrays come as they are to be */
+    uint64_t offered;       /* the number of the last frame of pack_next, 0 once it is settled */
 } StepPacker;
 
 static PyObject *packer_new(PyTypeObject *type, PyObject *args, PyObject *kwargs) {
-    static char *keywords[] = {"dp", "tp", "slots", "vocab_size", NULL};
+    static char *keywords[] = {"dp", "tp", "slots", "vocab_size", "window", "convert", NULL};
     unsigned long dp, tp, slots, vocab_size = 0x7fffffff;
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "kkk|k:StepPacker", keywords, &dp, &tp, &slots,
-                                     &vocab_size)) {
+    tp_state *state = tp_state_of_type(type);
+    PyObject *window = NULL, *convert = NULL;
+    if (state == NULL ||
+        !PyArg_ParseTupleAndKeywords(args, kwargs, "kkk|kO!O:StepPacker", keywords, &dp, &tp, &slots,
+                                     &vocab_size, state->send_window, &window, &convert)) {
         return NULL;
     }
     if (dp >= 1u << TP_DP_BITS || tp > UINT32_MAX || slots < 1 || slots > 1u << TP_SLOT_BITS ||
@@ -38,11 +48,30 @@ static PyObject *packer_new(PyTypeObject *type, PyObject *args, PyObject *kwargs
         Py_DECREF(self);
         return PyErr_NoMemory();
     }
+    if (self != NULL) {
+        self->window = (tp_send_window *)Py_XNewRef(window);
+        self->convert = Py_XNewRef(convert);
+    }
     return (PyObject *)self;
+}
+
+static int packer_traverse(StepPacker *self, visitproc visit, void *arg) {
+    Py_VISIT(Py_TYPE(self));
+    Py_VISIT(self->window);
+    Py_VISIT(self->convert);
+    return 0;
+}
+
+static int packer_clear(StepPacker *self) {
+    Py_CLEAR(self->window);
+    Py_CLEAR(self->convert);
+    return 0;
 }
 
 static void packer_dealloc(StepPacker *self) {
     PyTypeObject *type = Py_TYPE(self);
+    PyObject_GC_UnTrack(self);
+    (void)packer_clear(self);
     tp_packer_free(&self->packer);
     type->tp_free(self);
     Py_DECREF(type);
@@ -94,29 +123,6 @@ static int take_ints(PyObject **values, tp_step_input *in) {
     return 0;
 }
 
-static int take_array(tp_state *state, PyObject *value, int which, Py_buffer *buffer,
-                      tp_array *array) {
-    const char *name = names[INTS + which];
-    if (PyObject_GetBuffer(value, buffer, PyBUF_C_CONTIGUOUS | PyBUF_FORMAT) < 0) {
-        buffer->obj = NULL;
-        PyErr_Clear();
-        PyErr_Format(state->row_error, "%s: %s is no C-contiguous buffer", name,
-                     Py_TYPE(value)->tp_name);
-        return -1;
-    }
-    const char *format = buffer->format == NULL ? "B" : buffer->format;
-    const char *letter = format + (*format == '<' || *format == '=' || *format == '@');
-    if (letter[0] == '\0' || letter[1] != '\0' || strchr(letters[which], letter[0]) == NULL ||
-        (buffer->itemsize == 4 && which + INTS == HANDLES)) {
-        PyErr_Format(state->row_error, "%s: entries of type %s do not belong there", name, format);
-        return -1;
-    }
-    array->data = buffer->buf;
-    array->n = (size_t)(buffer->len / buffer->itemsize);
-    array->width = (uint32_t)buffer->itemsize;
-    return 0;
-}
-
 static PyObject *packed(StepPacker *self, tp_state *state, const tp_step_input *in) {
     tp_step_rows rows;
     tp_fault fault;
@@ -130,34 +136,96 @@ static PyObject *packed(StepPacker *self, tp_state *state, const tp_step_input *
     return frame;
 }
 
+/* Packs `in` with the arrays of `values`, of which the absent ones are NULL. */
+static PyObject *pack_arrays(StepPacker *self, tp_state *state, PyObject *const *values,
+                             PyObject *convert, tp_step_input *in) {
+    tp_held holds[ARRAYS];
+    tp_array *const into[ARRAYS] = {&in->handles, &in->tokens, &in->counts,    &in->status,  &in->drained,
+                                    &in->lp_k,    &in->lp_ids, &in->lp_values, &in->lp_ranks};
+    PyObject *frame = NULL;
+    int ok = 1, held = 0;
+    for (; ok && held < ARRAYS; held++) {
+        holds[held].buffer.obj = NULL;
+        holds[held].converted = NULL;
+        if (values[held] != NULL) {
+            ok = tp_array_take(state, values[held], &kinds[held], convert, &holds[held],
+                               into[held]) == 0;
+        }
+    }
+    if (ok) {
+        frame = packed(self, state, in);
+    }
+    while (held > 0) {
+        tp_array_release(&holds[--held]);
+    }
+    return frame;
+}
+
 static PyObject *packer_pack(StepPacker *self, PyObject *const *args, Py_ssize_t n,
                              PyObject *keywords) {
     tp_state *state = tp_state_of_type(Py_TYPE(self));
-    PyObject *values[NAMES], *frame = NULL;
-    Py_buffer buffers[ARRAYS];
+    PyObject *values[NAMES];
     tp_step_input in;
     memset(&in, 0, sizeof in);
     if (state == NULL || sort_arguments(args, n, keywords, values) < 0 ||
         take_ints(values, &in) < 0) {
         return NULL;
     }
-    tp_array *const into[ARRAYS] = {&in.handles, &in.tokens, &in.counts,    &in.status,  &in.drained,
-                                    &in.lp_k,    &in.lp_ids, &in.lp_values, &in.lp_ranks};
-    int ok = 1, held = 0;
-    for (; ok && held < ARRAYS; held++) {
-        buffers[held].obj = NULL;
-        if (values[INTS + held] != NULL) {
-            ok = take_array(state, values[INTS + held], held, &buffers[held], into[held]) == 0;
-        }
+    return pack_arrays(self, state, values + INTS, NULL, &in);
+}
+
+/* The window went past the last frame's number: it was taken, or else it would be withdrawn. */
+static void settle(StepPacker *self) {
+    if (self->offered != 0 && self->window->next.seq > self->offered) {
+        tp_packer_commit(&self->packer);
     }
-    if (ok) {
-        frame = packed(self, state, &in);
+    self->offered = 0;
+}
+
+static int take_u64(PyObject *value, uint64_t *out) {
+    *out = PyLong_AsUnsignedLongLong(value);
+    return *out == (uint64_t)-1 && PyErr_Occurred() ? -1 : 0;
+}
+
+static PyObject *packer_pack_next(StepPacker *self, PyObject *const *args, Py_ssize_t n) {
+    enum { AT_STEP, AT_NS, AT_ARRAYS };
+    tp_state *state = tp_state_of_type(Py_TYPE(self));
+    PyObject *values[ARRAYS];
+    tp_step_input in;
+    if (state == NULL) {
+        return NULL;
     }
-    while (held > 0) {
-        held--;
-        if (buffers[held].obj != NULL) {
-            PyBuffer_Release(&buffers[held]);
+    if (self->window == NULL || n < AT_ARRAYS + REQUIRED - INTS || n > AT_ARRAYS + ARRAYS) {
+        PyErr_SetString(PyExc_TypeError, "pack_next(step, step_ns, handles, tokens, ...), of a "
+                                         "packer with a window");
+        return NULL;
+    }
+    memset(&in, 0, sizeof in);
+    memset(values, 0, sizeof values);
+    for (Py_ssize_t i = AT_ARRAYS; i < n; i++) {
+        values[i - AT_ARRAYS] = args[i] == Py_None ? NULL : args[i];
+    }
+    if (values[HANDLES - INTS] == NULL || values[TOKENS - INTS] == NULL) {
+        return PyErr_Format(state->row_error, "handles and tokens are arrays, not None");
+    }
+    if (take_u64(args[AT_STEP], &in.step) < 0) {
+        return NULL;
+    }
+    if (args[AT_NS] != Py_None) {
+        if (take_u64(args[AT_NS], &in.mono_ns) < 0) {
+            return NULL;
         }
+    } else {
+        struct timespec now;
+        clock_gettime(CLOCK_MONOTONIC, &now);
+        in.mono_ns = (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
+    }
+    settle(self);
+    PyObject *frame = NULL;
+    in.lane = self->window->next;
+    frame = pack_arrays(self, state, values, self->convert, &in);
+    if (frame != NULL) {
+        self->offered = in.lane.seq;
     }
     return frame;
 }
@@ -168,14 +236,26 @@ static PyObject *packer_commit(StepPacker *self, PyObject *unused) {
     Py_RETURN_NONE;
 }
 
+static PyObject *packer_withdraw(StepPacker *self, PyObject *unused) {
+    (void)unused;
+    self->offered = 0;
+    Py_RETURN_NONE;
+}
+
 static PyObject *packer_bad_tokens(StepPacker *self, void *unused) {
     (void)unused;
-    return PyLong_FromUnsignedLongLong(self->packer.bad_tokens);
+    const int taken = self->offered != 0 && self->window->next.seq > self->offered;
+    return PyLong_FromUnsignedLongLong(self->packer.bad_tokens +
+                                       (taken ? self->packer.pending_bad : 0));
 }
 
 static PyMethodDef packer_methods[] = {
     {"pack", (PyCFunction)(void (*)(void))packer_pack, METH_FASTCALL | METH_KEYWORDS,
      "Return the StepFrame of a step; RowError says what is wrong with its arrays."},
+    {"pack_next", (PyCFunction)(void (*)(void))packer_pack_next, METH_FASTCALL,
+     "Return the StepFrame that its window is to be given next. It counts as soon as that took it."},
+    {"withdraw", (PyCFunction)packer_withdraw, METH_NOARGS,
+     "Forget the last frame of pack_next: its window did not take it."},
     {"commit", (PyCFunction)packer_commit, METH_NOARGS,
      "Count the tokens of the last packed frame: its lane has taken it."},
     {NULL, NULL, 0, NULL},
@@ -189,6 +269,8 @@ static PyGetSetDef packer_attributes[] = {
 static PyType_Slot packer_slots[] = {
     {Py_tp_new, (void *)packer_new},
     {Py_tp_dealloc, (void *)packer_dealloc},
+    {Py_tp_traverse, (void *)packer_traverse},
+    {Py_tp_clear, (void *)packer_clear},
     {Py_tp_methods, packer_methods},
     {Py_tp_getset, packer_attributes},
     {Py_tp_doc, "Packs the steps of one worker rank and counts each handle's position."},
@@ -198,7 +280,7 @@ static PyType_Slot packer_slots[] = {
 static PyType_Spec packer_spec = {
     .name = "tokenpipe._core.StepPacker",
     .basicsize = sizeof(StepPacker),
-    .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_IMMUTABLETYPE,
+    .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_IMMUTABLETYPE,
     .slots = packer_slots,
 };
 

@@ -2,6 +2,7 @@
 
 from asyncio import AbstractEventLoop, Future
 from collections.abc import Awaitable, Callable, Sequence
+from typing import Any
 
 from typing_extensions import Buffer, Self
 
@@ -18,15 +19,62 @@ def unpack_output(frame: Buffer, /) -> tuple[tuple[int, ...], dict[int, bytes]]:
 def pack_step(header: tuple[int, ...], columns: dict[int, Buffer], /) -> bytes: ...
 def pack_output(header: tuple[int, ...], columns: dict[int, Buffer], /) -> bytes: ...
 
+# What SendWindow.send returns, 0 beside them. Up to SENT_LOOK the frame is taken: it is the only
+# one retained, or it is time to look for acknowledgements.
+SENT_FIRST: int
+SENT_LOOK: int
+SEND_CLOSED: int  # no receiver, or another process than the one that made the window
+SEND_MISADDRESSED: int
+SEND_FULL: int
+SEND_REFUSED: int  # put() said False
+
+FRAME_OVERHEAD: int
+
+class SendWindow:
+    """Numbers and keeps the frames that are not acknowledged, bounded in bytes."""
+
+    def __init__(
+        self,
+        bound: int,
+        instance: int = 0,
+        sender: int = 0,
+        put: Callable[[bytes], bool] | None = None,
+    ) -> None: ...
+    def send(self, frame: bytes, /) -> int: ...
+    def push(self, frame: bytes, /) -> None: ...
+    def ack(self, applied: int, /) -> int: ...
+    def between(self, first: int, last: int, /) -> list[bytes]: ...
+    def forget(self) -> int: ...
+    @property
+    def bound(self) -> int: ...
+    @property
+    def used(self) -> int: ...
+    @property
+    def first(self) -> int: ...
+    @property
+    def next_seq(self) -> int: ...
+    receiver: int
+    def __len__(self) -> int: ...
+
 class StepPacker:
     """Packs the steps of one worker rank and counts each handle's position.
 
     Takes C-contiguous buffers: handles, drained int64; tokens, lp_k, lp_ids, lp_ranks int32 or
     int64; counts uint16, int32 or int64; status uint8; lp_values float32. A row with a token
     outside 0..vocab_size-1 becomes BAD_TOKEN; anything else that is wrong is a RowError.
+    `pack_next` takes the header from `window` and whatever `convert(value, letter)` makes one of
+    these of; what it packed counts once the window took it, unless it is withdrawn.
     """
 
-    def __init__(self, dp: int, tp: int, slots: int, vocab_size: int = ...) -> None: ...
+    def __init__(
+        self,
+        dp: int,
+        tp: int,
+        slots: int,
+        vocab_size: int = ...,
+        window: SendWindow = ...,
+        convert: Callable[[Any, str], Buffer] = ...,
+    ) -> None: ...
     def pack(
         self,
         instance: int,
@@ -46,6 +94,22 @@ class StepPacker:
         lp_ranks: Buffer | None = None,
     ) -> bytes: ...
     def commit(self) -> None: ...
+    def pack_next(
+        self,
+        step: int,
+        step_ns: int | None,
+        handles: Any,
+        tokens: Any,
+        counts: Any = None,
+        status: Any = None,
+        drained: Any = None,
+        lp_k: Any = None,
+        lp_ids: Any = None,
+        lp_values: Any = None,
+        lp_ranks: Any = None,
+        /,
+    ) -> bytes: ...
+    def withdraw(self) -> None: ...
     @property
     def bad_tokens(self) -> int: ...
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tokenpipe.transport.window import FRAME_OVERHEAD, Gap, ReceiveWindow, SendWindow
+from tokenpipe._core import FRAME_OVERHEAD, SendWindow
+from tokenpipe.transport.window import Gap, ReceiveWindow
 
 
 def frames(count: int) -> list[bytes]:

@@ -72,10 +72,15 @@ class Publisher:
             clock=clock,
         )
         self._packer = StepPacker(
-            dp_rank, tp_rank, topology.slots_per_rank, topology.vocab_size or (1 << 31) - 1
+            dp_rank,
+            tp_rank,
+            topology.slots_per_rank,
+            topology.vocab_size or (1 << 31) - 1,
+            self._lane.window,
+            as_array,
         )
-        self._pack = self._packer.pack
-        self._instance_id = self._instance.id
+        self._pack_next = self._packer.pack_next
+        self._send = self._lane.send
         try:
             self._lane.wait_ready(topology.timeouts.startup_s if timeout_s is None else timeout_s)
         except BaseException:
@@ -114,27 +119,20 @@ class Publisher:
         """
         if not self.sends:
             return
-        self._guard.check("Publisher")
-        lane = self._lane
-        if not lane.ready:  # the welcome of a new processor may be there by now
-            lane.poll()
-        handles = as_array(handles, np.int64)
-        frame = self._pack(
-            self._instance_id,
-            self.incarnation,
-            lane.receiver,
-            lane.next_seq,
-            step,
-            time.monotonic_ns() if step_ns is None else step_ns,
-            handles,
-            as_array(tokens, np.int32),
-            None if counts is None else as_array(counts, np.int32),
-            None if status is None else as_array(status, np.uint8),
-            None if drained is None else as_array(drained, np.int64),
-            *logprob_columns(logprobs, len(handles)),
-        )
-        lane.send(frame, self._patience_s)
-        self._packer.commit()
+        # Called with cold caches by a thread that computes: few bytecodes, the rest is in C.
+        if logprobs is None:
+            frame = self._pack_next(step, step_ns, handles, tokens, counts, status, drained)
+        else:
+            handles = as_array(handles, np.int64)
+            scores = logprob_columns(logprobs, len(handles))
+            frame = self._pack_next(
+                step, step_ns, handles, tokens, counts, status, drained, *scores
+            )
+        try:
+            self._send(frame, self._patience_s)
+        except BaseException:
+            self._packer.withdraw()
+            raise
 
     def poll(self) -> None:
         """Read acknowledgements and re-send what is asked for; at least every 100 ms when idle."""
@@ -146,7 +144,7 @@ class Publisher:
         self._guard.check("Publisher")
         lane = self._lane
         text = error if isinstance(error, str) else f"{type(error).__name__}: {error}"
-        header = LaneHeader(self._instance_id, self.incarnation, lane.receiver, lane.next_seq)
+        header = LaneHeader(self._instance.id, self.incarnation, lane.receiver, lane.next_seq)
         message = RankFailed(self.dp_rank, self.tp_rank, text)
         lane.send(pack_control(header, [message]), self._patience_s)
 

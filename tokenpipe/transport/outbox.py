@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from tokenpipe._core import SendWindow
 from tokenpipe.errors import FrameError
 
 from . import messages, timing
@@ -9,7 +10,6 @@ from .link import Link
 from .messages import LaneMessage
 from .peer import Peer
 from .port import SenderPort
-from .window import SendWindow
 
 
 class Outbox:

@@ -6,7 +6,14 @@ import time
 from collections.abc import Callable
 from typing import NoReturn
 
-from tokenpipe._core import peek
+from tokenpipe._core import (
+    FRAME_OVERHEAD,
+    SEND_REFUSED,
+    SENT_FIRST,
+    SENT_LOOK,
+    SendWindow,
+    peek,
+)
 from tokenpipe.errors import FrameTooLarge, LaneClosed, LaneError, LaneFull, LaneLost, StartupError
 
 from . import timing
@@ -16,9 +23,6 @@ from .outbox import Outbox
 from .peer import Peer, Role
 from .port import SenderPort
 from .waiter import wait_readable
-from .window import FRAME_OVERHEAD, SendWindow
-
-_LOOK_EVERY = 32  # sends between two looks for acknowledgements
 
 
 class LaneSender:
@@ -44,13 +48,12 @@ class LaneSender:
         self.port = port
         self.me = me
         self._link = Link(Role(to.role, to.rank), receiver_incarnation, alive, now)
-        self._window = SendWindow(bound_bytes)
+        self.window = self._window = SendWindow(bound_bytes, instance, me.incarnation, port.send)
         self._outbox = Outbox(port, self._link, self._window, instance=instance, me=me, now=now)
         self._clock = clock
         self._guard = ForkGuard()
-        self._until_look = _LOOK_EVERY
         self._closed = False
-        self._outbox.tick(now)
+        self.tick(now)
 
     # --- state --------------------------------------------------------------------------------
 
@@ -117,36 +120,42 @@ class LaneSender:
         Raises FrameTooLarge, LaneFull (after at most `timeout_s`), LaneLost, LaneClosed, ForkError;
         nothing was numbered then.
         """
+        sent = self._window.send(frame)
+        if sent:
+            self._sent(sent, frame, timeout_s)
+
+    def _sent(self, sent: int, frame: bytes, timeout_s: float) -> None:
+        """Do what a frame asks for beside its sending, or say why it was not sent."""
+        if sent == SENT_FIRST:  # the first to wait for: see that it arrives
+            outbox = self._outbox
+            outbox.ping_due = min(outbox.ping_due, self._clock() + timing.TAIL_PING_S)
+        elif sent == SENT_LOOK:
+            self.poll()
+        elif sent == SEND_REFUSED:
+            raise LaneFull(f"lane {self.port.lane}: the socket takes nothing more")
+        else:
+            self._send_late(frame, timeout_s)
+
+    def _send_late(self, frame: bytes, timeout_s: float) -> None:
         self._guard.check("LaneSender")
-        window = self._window
-        link = self._link
-        if self._closed or self._outbox.ending or link.lost or not link.receiver:
+        window, link = self._window, self._link
+        if not window.receiver:
             self._refuse()
         _, _, _, receiver, seq = peek(frame)
         if seq != window.next_seq or receiver != link.receiver:
             self._misaddressed(receiver, seq)
-        size = len(frame) + FRAME_OVERHEAD
-        if size > window.bound - window.used:
-            self._wait_for_room(size, receiver, timeout_s)
-        if not self.port.send(frame):
-            raise LaneFull(f"lane {self.port.lane}: the socket takes nothing more")
-        if window.first == window.next_seq:  # the first to wait for: see that it arrives
-            outbox = self._outbox
-            outbox.ping_due = min(outbox.ping_due, self._clock() + timing.TAIL_PING_S)
-        window.push(frame)
-        self._until_look -= 1
-        if self._until_look <= 0:
-            self.poll()
+        self._wait_for_room(len(frame) + FRAME_OVERHEAD, receiver, timeout_s)
+        if sent := window.send(frame):
+            self._sent(sent, frame, 0.0)
 
     def poll(self) -> None:
         """Hear the receiver and do what is due; never blocks."""
         self._guard.check("LaneSender")
         if self._closed:
             return
-        self._until_look = _LOOK_EVERY
         now = self._clock()
         self._outbox.listen(now)
-        self._outbox.tick(now)
+        self.tick(now)
 
     @property
     def next_deadline(self) -> float:
@@ -157,6 +166,13 @@ class LaneSender:
         """Do what is due by `now`: hello, ping, a look at the receiver's lock."""
         if not self._closed:
             self._outbox.tick(now)
+            self._admit()
+
+    def _admit(self) -> None:
+        """Have the window take frames for the receiver there is, or none."""
+        link = self._link
+        shut = self._closed or self._outbox.ending or link.lost
+        self._window.receiver = 0 if shut else link.receiver
 
     def doubt(self) -> None:
         """Hear what the receiver has said so far, then be `ready` only after a new welcome.
@@ -208,6 +224,7 @@ class LaneSender:
                 break
             self.poll()
         self._closed = True
+        self._admit()
         self.port.close()
         return len(self._window)
 

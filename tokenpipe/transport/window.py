@@ -1,19 +1,13 @@
-"""Retain, acknowledge, order and heal the frames of a lane. No clock, socket or frame inside.
+"""Order, hold and heal the frames of a lane. No clock, socket or frame inside.
 
 Sequence numbers start at 1 and have no holes. What a sender numbered it keeps until it is
-acknowledged; what a receiver gets early it holds until the missing ones are there.
+acknowledged (`_core.SendWindow`); what a receiver gets early it holds until the missing ones are
+there.
 """
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Iterator
-from itertools import islice
 from typing import NamedTuple
-
-FRAME_OVERHEAD = (
-    64  # bytes charged per retained frame beside its own, so that tiny ones are bounded
-)
 
 
 class Gap(NamedTuple):
@@ -21,51 +15,6 @@ class Gap(NamedTuple):
 
     first: int
     last: int
-
-
-class SendWindow:
-    """Keep the frames that are not acknowledged, bounded in bytes."""
-
-    __slots__ = ("_frames", "bound", "first", "next_seq", "used")
-
-    def __init__(self, bound_bytes: int) -> None:
-        self.bound = bound_bytes
-        self.used = 0  # bytes retained, overhead included
-        self.first = 1  # oldest retained, or next_seq
-        self.next_seq = 1
-        self._frames: deque[bytes] = deque()
-
-    def __len__(self) -> int:
-        return len(self._frames)
-
-    def push(self, frame: bytes) -> None:
-        """Number and keep a frame; the caller has looked at `bound` and `used`."""
-        self._frames.append(frame)
-        self.used += len(frame) + FRAME_OVERHEAD
-        self.next_seq += 1
-
-    def ack(self, applied: int) -> int:
-        """Let go of everything up to `applied` and return how many frames that was."""
-        count = min(applied + 1, self.next_seq) - self.first
-        if count <= 0:
-            return 0
-        for _ in range(count):
-            self.used -= len(self._frames.popleft()) + FRAME_OVERHEAD
-        self.first += count
-        return count
-
-    def between(self, first: int, last: int) -> Iterator[bytes]:
-        """Iterate over the retained frames numbered `first` to `last`."""
-        start = max(first, self.first) - self.first
-        return islice(self._frames, start, max(last + 1 - self.first, start))
-
-    def forget(self) -> int:
-        """Let go of everything, unacknowledged, and return how many frames that was."""
-        count = len(self._frames)
-        self._frames.clear()
-        self.used = 0
-        self.first = self.next_seq
-        return count
 
 
 class ReceiveWindow:

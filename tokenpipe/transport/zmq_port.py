@@ -13,12 +13,12 @@ from typing import Any
 
 import zmq
 
+from tokenpipe._core import FRAME_OVERHEAD
 from tokenpipe.errors import LaneError
 
 from .context import context
 from .guard import ForkGuard
 from .instance import Instance
-from .window import FRAME_OVERHEAD
 
 _NOW = int(zmq.NOBLOCK)
 _MORE = int(zmq.SNDMORE) | _NOW
