@@ -20,7 +20,7 @@ static inline uint32_t width_of(char letter) {
 }
 
 /* 1 where it was taken; 0 where its memory or its type is not as simple as that. */
-static int take_plain(PyArrayObject *value, const tp_array_kind *kind, tp_array *array) {
+static TP_HOT int take_plain(PyArrayObject *value, const tp_array_kind *kind, tp_array *array) {
     const PyArray_Descr *type = PyArray_DESCR(value);
     const uint32_t width = width_of(type->type);
     if (!(PyArray_FLAGS(value) & NPY_ARRAY_C_CONTIGUOUS) || type->byteorder == NPY_SWAP ||
@@ -54,7 +54,7 @@ static int take_buffer(tp_state *state, PyObject *value, const tp_array_kind *ki
     return 0;
 }
 
-int tp_array_take(tp_state *state, PyObject *value, const tp_array_kind *kind, PyObject *convert,
+TP_HOT int tp_array_take(tp_state *state, PyObject *value, const tp_array_kind *kind, PyObject *convert,
                   tp_held *held, tp_array *array) {
     if (PyObject_TypeCheck(value, (PyTypeObject *)state->ndarray) &&
         take_plain((PyArrayObject *)value, kind, array)) {

@@ -31,6 +31,10 @@ tp_result tp_envelope_read(tp_reader *r, uint32_t *kind, uint32_t *elements);
 tp_result tp_columns_read(const uint8_t *data, size_t size, uint32_t kind, uint64_t *header,
                           uint32_t fields, tp_column *columns, uint32_t last);
 
+/* Writes what stands before the columns, of which there are `present`; returns its end. */
+uint8_t *tp_head_write(uint32_t kind, const uint64_t *header, uint32_t fields, uint8_t present,
+                       uint8_t *out);
+
 size_t tp_columns_size(const uint64_t *header, uint32_t fields, const tp_part *parts, uint32_t n);
 size_t tp_columns_write(uint32_t kind, const uint64_t *header, uint32_t fields,
                         const tp_part *parts, uint32_t n, uint8_t *out);

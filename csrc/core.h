@@ -11,7 +11,9 @@ typedef struct tp_state {
     PyObject *frame_error; /* tokenpipe.errors.FrameError */
     PyObject *row_error;   /* tokenpipe.errors.RowError */
     PyObject *ndarray;     /* numpy.ndarray */
-    PyObject *send_window; /* the type */
+    PyObject *send_window; /* types */
+    PyObject *handoff;
+    uint64_t forks; /* grows in a forked child: what was made before is its parent's */
 } tp_state;
 
 tp_state *tp_state_of(PyObject *module);
@@ -24,6 +26,7 @@ PyObject *tp_raise(tp_state *state, tp_result result, const char *what);
 
 /* Each binding file adds its types and functions; 0, or -1 with an exception set. */
 int tp_init_frames(PyObject *module);
+int tp_init_handoff(PyObject *module);
 int tp_init_send_window(PyObject *module); /* before the packer, which writes its headers from it */
 int tp_init_packer(PyObject *module);
 int tp_init_table(PyObject *module);

@@ -90,13 +90,8 @@ size_t tp_columns_size(const uint64_t *header, uint32_t fields, const tp_part *p
     return size;
 }
 
-size_t tp_columns_write(uint32_t kind, const uint64_t *header, uint32_t fields,
-                        const tp_part *parts, uint32_t n, uint8_t *out) {
-    uint8_t *p = out;
-    uint8_t present = 0;
-    for (uint32_t i = 0; i < n; i++) {
-        present += parts[i].size != 0;
-    }
+uint8_t *tp_head_write(uint32_t kind, const uint64_t *header, uint32_t fields, uint8_t present,
+                       uint8_t *p) {
     *p++ = 0x94;
     *p++ = (uint8_t)kind;
     *p++ = TP_WIRE_VERSION;
@@ -105,6 +100,16 @@ size_t tp_columns_write(uint32_t kind, const uint64_t *header, uint32_t fields,
         p = tp_write_uint(p, header[i]);
     }
     *p++ = (uint8_t)(0x80 | present);
+    return p;
+}
+
+size_t tp_columns_write(uint32_t kind, const uint64_t *header, uint32_t fields,
+                        const tp_part *parts, uint32_t n, uint8_t *out) {
+    uint8_t present = 0;
+    for (uint32_t i = 0; i < n; i++) {
+        present += parts[i].size != 0;
+    }
+    uint8_t *p = tp_head_write(kind, header, fields, present, out);
     for (uint32_t i = 0; i < n; i++) {
         if (parts[i].size != 0) {
             p = tp_write_uint(p, parts[i].id);

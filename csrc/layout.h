@@ -8,6 +8,9 @@
 
 #define TP_WIRE_VERSION 1
 
+/* What a publish runs through: kept together, so that it lies in few pages and lines of memory. */
+#define TP_HOT __attribute__((hot))
+
 /* First element of every frame: [kind, version, header, body]. */
 enum tp_kind { TP_KIND_LANE = 0, TP_KIND_STEP = 1, TP_KIND_OUTPUT = 2, TP_KIND_CONTROL = 3 };
 

@@ -15,6 +15,29 @@ PyObject *tp_raise(tp_state *state, tp_result result, const char *what) {
     return PyErr_Format(state->frame_error, "%s: %s", what, tp_result_text(result));
 }
 
+static PyObject *core_forked(PyObject *module, PyObject *Py_UNUSED(ignored)) {
+    tp_state_of(module)->forks++;
+    Py_RETURN_NONE;
+}
+
+static PyMethodDef forked = {"_forked", core_forked, METH_NOARGS, "Note that this is a fork."};
+
+static int watch_forks(PyObject *module) {
+    PyObject *os = PyImport_ImportModule("os");
+    PyObject *watch = os == NULL ? NULL : PyObject_GetAttrString(os, "register_at_fork");
+    PyObject *hook = watch == NULL ? NULL : PyCFunction_New(&forked, module);
+    PyObject *named = hook == NULL ? NULL : Py_BuildValue("{sO}", "after_in_child", hook);
+    PyObject *none = named == NULL ? NULL : PyTuple_New(0);
+    PyObject *done = none == NULL ? NULL : PyObject_Call(watch, none, named);
+    Py_XDECREF(os);
+    Py_XDECREF(watch);
+    Py_XDECREF(hook);
+    Py_XDECREF(named);
+    Py_XDECREF(none);
+    Py_XDECREF(done);
+    return done == NULL ? -1 : 0;
+}
+
 static int core_exec(PyObject *module) {
     tp_state *state = tp_state_of(module);
     PyObject *errors = PyImport_ImportModule("tokenpipe.errors");
@@ -36,7 +59,7 @@ static int core_exec(PyObject *module) {
         PyErr_SetString(PyExc_TypeError, "numpy.ndarray is no type");
         return -1;
     }
-    if (tp_init_frames(module) < 0 || tp_init_send_window(module) < 0 || tp_init_packer(module) < 0 || tp_init_table(module) < 0 ||
+    if (watch_forks(module) < 0 || tp_init_frames(module) < 0 || tp_init_handoff(module) < 0 || tp_init_send_window(module) < 0 || tp_init_packer(module) < 0 || tp_init_table(module) < 0 ||
         tp_init_inbox(module) < 0) {
         return -1;
     }
@@ -49,6 +72,7 @@ static int core_traverse(PyObject *module, visitproc visit, void *arg) {
     Py_VISIT(state->row_error);
     Py_VISIT(state->ndarray);
     Py_VISIT(state->send_window);
+    Py_VISIT(state->handoff);
     return 0;
 }
 
@@ -58,6 +82,7 @@ static int core_clear(PyObject *module) {
     Py_CLEAR(state->row_error);
     Py_CLEAR(state->ndarray);
     Py_CLEAR(state->send_window);
+    Py_CLEAR(state->handoff);
     return 0;
 }
 

@@ -162,7 +162,7 @@ static inline size_t tp_bin_size(size_t size) {
     return size + (size <= UINT8_MAX ? 2 : size <= UINT16_MAX ? 3 : 5);
 }
 
-static inline uint8_t *tp_write_bin(uint8_t *p, const void *data, size_t size) {
+static inline uint8_t *tp_write_bin_head(uint8_t *p, size_t size) {
     if (size <= UINT8_MAX) {
         *p++ = 0xc4;
         *p++ = (uint8_t)size;
@@ -177,6 +177,11 @@ static inline uint8_t *tp_write_bin(uint8_t *p, const void *data, size_t size) {
         memcpy(p, &big, 4);
         p += 4;
     }
+    return p;
+}
+
+static inline uint8_t *tp_write_bin(uint8_t *p, const void *data, size_t size) {
+    p = tp_write_bin_head(p, size);
     memcpy(p, data, size);
     return p + size;
 }

@@ -27,7 +27,7 @@ static inline uint64_t slot_of(const tp_packer *p, int64_t handle) {
 }
 
 /* Takes back what the last pack counted; its rows are still in the scratch. */
-static void roll_back(tp_packer *p) {
+void tp_packer_roll_back(tp_packer *p) {
     const tp_scratch *s = &p->scratch;
     while (p->counted > 0) {
         const size_t i = --p->counted;
@@ -94,7 +94,7 @@ static int count_positions(tp_packer *p, tp_step_rows *rows, tp_fault *fault) {
                                       : count_rows(p, n, rows->counts, &any);
     if (p->counted < n) {
         const size_t row = p->counted;
-        roll_back(p);
+        tp_packer_roll_back(p);
         return tp_fault_set(fault, "row %zu: %lld is no handle of dp %u with %u slots", row,
                             (long long)p->scratch.handles[row], p->dp, p->slots);
     }
@@ -104,7 +104,7 @@ static int count_positions(tp_packer *p, tp_step_rows *rows, tp_fault *fault) {
 
 int tp_packer_pack(tp_packer *p, const tp_step_input *in, tp_step_rows *rows, tp_fault *fault) {
     uint64_t bad = 0;
-    roll_back(p);
+    tp_packer_roll_back(p);
     *rows = (tp_step_rows){
         .lane = in->lane, .dp = p->dp, .tp = p->tp, .step = in->step, .mono_ns = in->mono_ns};
     if (tp_packer_convert(p, in, rows, &bad, fault) < 0 ||

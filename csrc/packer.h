@@ -74,6 +74,23 @@ void tp_packer_free(tp_packer *p);
 int tp_packer_pack(tp_packer *p, const tp_step_input *in, tp_step_rows *rows, tp_fault *fault);
 void tp_packer_commit(tp_packer *p);
 
+void tp_packer_roll_back(tp_packer *p);
+
+/* ---- packer_plain.c: the common step, straight into its frame ---- */
+
+typedef struct tp_plain {
+    size_t rows, head_size;
+    const uint8_t *handles; /* in the frame */
+    uint8_t head[128];      /* at most 5 bytes and 10 integers of 9 */
+} tp_plain;
+
+/* Returns the size of the frame, or 0 where the step has more than handles and a token for each. */
+size_t tp_plain_begin(tp_packer *p, const tp_step_input *in, tp_plain *plain);
+/* 1: written, and counted at once; 0: some row is not plain, nothing is counted. */
+int tp_plain_write(tp_packer *p, const tp_step_input *in, tp_plain *plain, uint8_t *out);
+/* Takes back what was counted; the frame is still there. */
+void tp_plain_undo(tp_packer *p, const tp_plain *plain);
+
 /* ---- packer_rows.c: judging and converting, no positions ---- */
 
 /* Fills rows (all but position) and *bad, the number of rows that became BAD_TOKEN. */

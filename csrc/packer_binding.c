@@ -1,31 +1,10 @@
 /* StepPacker: a packer and the arguments of publish(). */
-#include "array_binding.h"
-#include "send_window_binding.h"
-
-#include <time.h>
-
-enum { INSTANCE, SENDER, RECEIVER, SEQ, STEP, MONO_NS, INTS,
-       HANDLES = INTS, TOKENS, COUNTS, STATUS, DRAINED, LP_K, LP_IDS, LP_VALUES, LP_RANKS, NAMES };
-
-#define ARRAYS (NAMES - INTS)
-#define REQUIRED (TOKENS + 1)
+#include "packer_binding.h"
 
 static const char *const names[NAMES] = {
     "instance", "sender",  "receiver", "seq",  "step",   "mono_ns",   "handles", "tokens",
     "counts",   "status",  "drained",  "lp_k", "lp_ids", "lp_values", "lp_ranks"};
 
-static const tp_array_kind kinds[ARRAYS] = {
-    {"handles", "lq", 8},    {"tokens", "ilq", 0}, {"counts", "ilqH", 0},
-    {"status", "B", 0},      {"drained", "lq", 8}, {"lp_k", "ilq", 0},
-    {"lp_ids", "ilq", 0},    {"lp_values", "f", 0}, {"lp_ranks", "ilq", 0}};
-
-typedef struct {
-    PyObject_HEAD
-    tp_packer packer;
-    tp_send_window *window; /* NULL: for pack() only */
-    PyObject *convert;      /* NULL: arrays come as they are to be */
-    uint64_t offered;       /* the number of the last frame of pack_next, 0 once it is settled */
-} StepPacker;
 
 static PyObject *packer_new(PyTypeObject *type, PyObject *args, PyObject *kwargs) {
     static char *keywords[] = {"dp", "tp", "slots", "vocab_size", "window", "convert", NULL};
@@ -49,6 +28,7 @@ static PyObject *packer_new(PyTypeObject *type, PyObject *args, PyObject *kwargs
         return PyErr_NoMemory();
     }
     if (self != NULL) {
+        self->state = state;
         self->window = (tp_send_window *)Py_XNewRef(window);
         self->convert = Py_XNewRef(convert);
     }
@@ -123,122 +103,25 @@ static int take_ints(PyObject **values, tp_step_input *in) {
     return 0;
 }
 
-static PyObject *packed(StepPacker *self, tp_state *state, const tp_step_input *in) {
-    tp_step_rows rows;
-    tp_fault fault;
-    if (tp_packer_pack(&self->packer, in, &rows, &fault) < 0) {
-        return PyErr_Format(state->row_error, "%s", fault.text);
-    }
-    PyObject *frame = PyBytes_FromStringAndSize(NULL, (Py_ssize_t)tp_step_size(&rows));
-    if (frame != NULL) {
-        tp_step_write(&rows, (uint8_t *)PyBytes_AS_STRING(frame));
-    }
-    return frame;
-}
-
-/* Packs `in` with the arrays of `values`, of which the absent ones are NULL. */
-static PyObject *pack_arrays(StepPacker *self, tp_state *state, PyObject *const *values,
-                             PyObject *convert, tp_step_input *in) {
-    tp_held holds[ARRAYS];
-    tp_array *const into[ARRAYS] = {&in->handles, &in->tokens, &in->counts,    &in->status,  &in->drained,
-                                    &in->lp_k,    &in->lp_ids, &in->lp_values, &in->lp_ranks};
-    PyObject *frame = NULL;
-    int ok = 1, held = 0;
-    for (; ok && held < ARRAYS; held++) {
-        holds[held].buffer.obj = NULL;
-        holds[held].converted = NULL;
-        if (values[held] != NULL) {
-            ok = tp_array_take(state, values[held], &kinds[held], convert, &holds[held],
-                               into[held]) == 0;
-        }
-    }
-    if (ok) {
-        frame = packed(self, state, in);
-    }
-    while (held > 0) {
-        tp_array_release(&holds[--held]);
-    }
-    return frame;
-}
-
 static PyObject *packer_pack(StepPacker *self, PyObject *const *args, Py_ssize_t n,
                              PyObject *keywords) {
-    tp_state *state = tp_state_of_type(Py_TYPE(self));
-    PyObject *values[NAMES];
+    PyObject *values[NAMES], *frame = NULL;
     tp_step_input in;
+    tp_packer_arrays taken;
     memset(&in, 0, sizeof in);
-    if (state == NULL || sort_arguments(args, n, keywords, values) < 0 ||
-        take_ints(values, &in) < 0) {
+    if (sort_arguments(args, n, keywords, values) < 0 || take_ints(values, &in) < 0) {
         return NULL;
     }
-    return pack_arrays(self, state, values + INTS, NULL, &in);
-}
-
-/* The window went past the last frame's number: it was taken, or else it would be withdrawn. */
-static void settle(StepPacker *self) {
-    if (self->offered != 0 && self->window->next.seq > self->offered) {
-        tp_packer_commit(&self->packer);
+    if (tp_packer_take(self, values + INTS, NULL, &in, &taken) == 0) {
+        frame = tp_packer_packed(self, &in);
     }
-    self->offered = 0;
-}
-
-static int take_u64(PyObject *value, uint64_t *out) {
-    *out = PyLong_AsUnsignedLongLong(value);
-    return *out == (uint64_t)-1 && PyErr_Occurred() ? -1 : 0;
-}
-
-static PyObject *packer_pack_next(StepPacker *self, PyObject *const *args, Py_ssize_t n) {
-    enum { AT_STEP, AT_NS, AT_ARRAYS };
-    tp_state *state = tp_state_of_type(Py_TYPE(self));
-    PyObject *values[ARRAYS];
-    tp_step_input in;
-    if (state == NULL) {
-        return NULL;
-    }
-    if (self->window == NULL || n < AT_ARRAYS + REQUIRED - INTS || n > AT_ARRAYS + ARRAYS) {
-        PyErr_SetString(PyExc_TypeError, "pack_next(step, step_ns, handles, tokens, ...), of a "
-                                         "packer with a window");
-        return NULL;
-    }
-    memset(&in, 0, sizeof in);
-    memset(values, 0, sizeof values);
-    for (Py_ssize_t i = AT_ARRAYS; i < n; i++) {
-        values[i - AT_ARRAYS] = args[i] == Py_None ? NULL : args[i];
-    }
-    if (values[HANDLES - INTS] == NULL || values[TOKENS - INTS] == NULL) {
-        return PyErr_Format(state->row_error, "handles and tokens are arrays, not None");
-    }
-    if (take_u64(args[AT_STEP], &in.step) < 0) {
-        return NULL;
-    }
-    if (args[AT_NS] != Py_None) {
-        if (take_u64(args[AT_NS], &in.mono_ns) < 0) {
-            return NULL;
-        }
-    } else {
-        struct timespec now;
-        clock_gettime(CLOCK_MONOTONIC, &now);
-        in.mono_ns = (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
-    }
-    settle(self);
-    PyObject *frame = NULL;
-    in.lane = self->window->next;
-    frame = pack_arrays(self, state, values, self->convert, &in);
-    if (frame != NULL) {
-        self->offered = in.lane.seq;
-    }
+    tp_packer_release(&taken);
     return frame;
 }
 
 static PyObject *packer_commit(StepPacker *self, PyObject *unused) {
     (void)unused;
     tp_packer_commit(&self->packer);
-    Py_RETURN_NONE;
-}
-
-static PyObject *packer_withdraw(StepPacker *self, PyObject *unused) {
-    (void)unused;
-    self->offered = 0;
     Py_RETURN_NONE;
 }
 
@@ -252,9 +135,11 @@ static PyObject *packer_bad_tokens(StepPacker *self, void *unused) {
 static PyMethodDef packer_methods[] = {
     {"pack", (PyCFunction)(void (*)(void))packer_pack, METH_FASTCALL | METH_KEYWORDS,
      "Return the StepFrame of a step; RowError says what is wrong with its arrays."},
-    {"pack_next", (PyCFunction)(void (*)(void))packer_pack_next, METH_FASTCALL,
+    {"pack_next", (PyCFunction)(void (*)(void))tp_packer_pack_next, METH_FASTCALL,
      "Return the StepFrame that its window is to be given next. It counts as soon as that took it."},
-    {"withdraw", (PyCFunction)packer_withdraw, METH_NOARGS,
+    {"send_next", (PyCFunction)(void (*)(void))tp_packer_send_next, METH_FASTCALL,
+     "Pack the next frame and send it by the window; returns what the window says of it."},
+    {"withdraw", (PyCFunction)tp_packer_withdraw, METH_NOARGS,
      "Forget the last frame of pack_next: its window did not take it."},
     {"commit", (PyCFunction)packer_commit, METH_NOARGS,
      "Count the tokens of the last packed frame: its lane has taken it."},

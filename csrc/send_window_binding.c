@@ -2,8 +2,6 @@
  * thread whose caches are full of other things, so what is touched is what it costs. */
 #include "send_window_binding.h"
 
-#include <unistd.h>
-
 #include "frame.h"
 
 #define LOOK_EVERY 32u /* frames between two looks for acknowledgements */
@@ -12,7 +10,9 @@ static PyObject *window_new(PyTypeObject *type, PyObject *args, PyObject *kwargs
     static char *keywords[] = {"bound", "instance", "sender", "put", NULL};
     unsigned long long bound, instance = 0, sender = 0;
     PyObject *put = Py_None;
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "K|KKO:SendWindow", keywords, &bound, &instance,
+    tp_state *state = tp_state_of_type(type);
+    if (state == NULL ||
+        !PyArg_ParseTupleAndKeywords(args, kwargs, "K|KKO:SendWindow", keywords, &bound, &instance,
                                      &sender, &put)) {
         return NULL;
     }
@@ -22,7 +22,9 @@ static PyObject *window_new(PyTypeObject *type, PyObject *args, PyObject *kwargs
         self->first = 1;
         self->bound = bound;
         self->put = Py_NewRef(put);
-        self->pid = getpid();
+        self->put_is_handoff = Py_IS_TYPE(put, (PyTypeObject *)state->handoff);
+        self->state = state;
+        self->life = state->forks;
         self->until_look = LOOK_EVERY;
     }
     return (PyObject *)self;
@@ -86,66 +88,69 @@ static int check_bytes(PyObject *frame) {
     return -1;
 }
 
-/* Whether a frame may go: an enum tp_sent, TP_TAKEN where nothing is against it; -1 with an error. */
-static int judge(tp_send_window *self, tp_state *state, PyObject *frame) {
+/* Whether a frame is addressed as the next one must be: 1, 0, or -1 with an error. */
+static int addressed(const tp_send_window *self, PyObject *frame) {
     uint32_t kind;
     tp_lane_header lane;
     const tp_result result = tp_frame_peek((const uint8_t *)PyBytes_AS_STRING(frame),
                                            (size_t)PyBytes_GET_SIZE(frame), &kind, &lane);
-    if (self->next.receiver == 0 || self->pid != getpid()) {
+    if (result != TP_OK) {
+        tp_raise(self->state, result, "frame");
+        return -1;
+    }
+    return lane.seq == self->next.seq && lane.receiver == self->next.receiver;
+}
+
+static inline int closed(const tp_send_window *self) {
+    return self->next.receiver == 0 || self->life != self->state->forks;
+}
+
+/* 1 taken, 0 not now, -1 with an error. */
+static TP_HOT int hand_over(tp_send_window *self, PyObject *frame) {
+    if (self->put_is_handoff) {
+        return tp_handoff_give(self->put, frame);
+    }
+    PyObject *taken = PyObject_CallOneArg(self->put, frame);
+    const int yes = taken == NULL ? -1 : PyObject_IsTrue(taken);
+    Py_XDECREF(taken);
+    return yes;
+}
+
+TP_HOT int tp_send_window_send_own(tp_send_window *self, PyObject *frame) {
+    if (closed(self)) {
         return TP_CLOSED;
     }
-    if (result != TP_OK) {
-        tp_raise(state, result, "frame");
+    if (self->used > self->bound || charge(frame) > self->bound - self->used) {
+        return TP_FULL;
+    }
+    if (reserve(self) < 0) {
         return -1;
     }
-    if (lane.seq != self->next.seq || lane.receiver != self->next.receiver) {
-        return TP_MISADDRESSED;
+    const int taken = hand_over(self, frame);
+    if (taken <= 0) {
+        return taken < 0 ? -1 : TP_REFUSED;
     }
-    return self->used > self->bound || charge(frame) > self->bound - self->used ? TP_FULL : TP_TAKEN;
-}
-
-static int hand_over(tp_send_window *self, PyObject *frame) {
-    PyObject *taken = PyObject_CallOneArg(self->put, frame);
-    if (taken == NULL) {
+    if (reserve(self) < 0) { /* again: put() is foreign code */
         return -1;
     }
-    const int yes = PyObject_IsTrue(taken);
-    Py_DECREF(taken);
-    return yes < 0 ? -1 : yes ? TP_TAKEN : TP_REFUSED;
+    const int alone = kept(self) == 0;
+    keep(self, frame);
+    if (--self->until_look == 0) {
+        self->until_look = LOOK_EVERY;
+        return TP_LOOK;
+    }
+    return alone ? TP_FIRST : TP_TAKEN;
 }
 
-static PyObject *window_send(tp_send_window *self, PyTypeObject *type, PyObject *const *args,
-                             Py_ssize_t n, PyObject *names) {
-    if (n != 1 || (names != NULL && PyTuple_GET_SIZE(names) > 0)) {
-        PyErr_SetString(PyExc_TypeError, "send(frame, /)");
+static PyObject *window_send(tp_send_window *self, PyObject *frame) {
+    if (check_bytes(frame) < 0) {
         return NULL;
     }
-    tp_state *state = (tp_state *)PyType_GetModuleState(type);
-    if (state == NULL || check_bytes(args[0]) < 0) {
-        return NULL;
-    }
-    int sent = judge(self, state, args[0]);
-    if (sent == TP_TAKEN) {
-        sent = reserve(self) < 0 ? -1 : hand_over(self, args[0]);
-    }
-    if (sent < 0) {
-        return NULL;
-    }
-    if (sent == TP_TAKEN) {
-        if (reserve(self) < 0) { /* again: put() is foreign code */
-            return NULL;
-        }
-        const int alone = kept(self) == 0;
-        keep(self, args[0]);
-        if (--self->until_look == 0) {
-            self->until_look = LOOK_EVERY;
-            sent = TP_LOOK;
-        } else if (alone) {
-            sent = TP_FIRST;
-        }
-    }
-    return PyLong_FromLong(sent); /* a small one: nothing is allocated */
+    const int right = closed(self) ? 1 : addressed(self, frame);
+    const int sent = right < 0    ? -1
+                     : right == 0 ? TP_MISADDRESSED
+                                  : tp_send_window_send_own(self, frame);
+    return sent < 0 ? NULL : PyLong_FromLong(sent); /* a small one: nothing is allocated */
 }
 
 static PyObject *window_push(tp_send_window *self, PyObject *frame) {
@@ -227,7 +232,7 @@ static PyGetSetDef window_attributes[] = {
 };
 
 static PyMethodDef window_methods[] = {
-    {"send", (PyCFunction)(void (*)(void))window_send, METH_METHOD | METH_FASTCALL | METH_KEYWORDS,
+    {"send", (PyCFunction)window_send, METH_O,
      "Judge a frame, put() it, number and keep it; returns what became of it."},
     {"push", (PyCFunction)window_push, METH_O, "Number and keep a frame; nothing is judged."},
     {"ack", (PyCFunction)window_ack, METH_O,

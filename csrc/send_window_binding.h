@@ -2,8 +2,6 @@
 #ifndef TP_SEND_WINDOW_BINDING_H
 #define TP_SEND_WINDOW_BINDING_H
 
-#include <sys/types.h>
-
 #include "core.h"
 
 #define TP_FRAME_OVERHEAD 64u /* bytes charged per retained frame beside its own: bounds tiny ones */
@@ -19,8 +17,17 @@ typedef struct tp_send_window {
     PyObject **ring; /* frame n at n & mask */
     uint64_t mask;   /* capacity - 1; the ring is NULL before the first frame */
     PyObject *put;
-    pid_t pid;
+    tp_state *state; /* of the module, which outlives its types */
+    uint64_t life; /* of the process, by the module's count of forks */
     uint32_t until_look;
+    uint8_t put_is_handoff;
 } tp_send_window;
+
+/* Hands a frame over, numbers and keeps it: an enum tp_sent, or -1 with an error. Its header is
+ * the window's `next`, and is not looked at again. */
+int tp_send_window_send_own(tp_send_window *self, PyObject *frame);
+
+/* handoff_binding.c: 1 taken, 0 not now, -1 with an error. */
+int tp_handoff_give(PyObject *handoff, PyObject *frame);
 
 #endif

@@ -30,6 +30,15 @@ SEND_REFUSED: int  # put() said False
 
 FRAME_OVERHEAD: int
 
+class Handoff:
+    """Calls send(frame, flags); False where that raises `again`. No Python frame in between."""
+
+    def __init__(
+        self, send: Callable[[bytes, int], object], flags: int, again: type[BaseException]
+    ) -> None: ...
+    def __call__(self, frame: bytes, /) -> bool: ...
+    idle: bool  # False from each call on, until it is set
+
 class SendWindow:
     """Numbers and keeps the frames that are not acknowledged, bounded in bytes."""
 
@@ -109,6 +118,21 @@ class StepPacker:
         lp_ranks: Any = None,
         /,
     ) -> bytes: ...
+    def send_next(
+        self,
+        step: int,
+        step_ns: int | None,
+        handles: Any,
+        tokens: Any,
+        counts: Any = None,
+        status: Any = None,
+        drained: Any = None,
+        lp_k: Any = None,
+        lp_ids: Any = None,
+        lp_values: Any = None,
+        lp_ranks: Any = None,
+        /,
+    ) -> int: ...
     def withdraw(self) -> None: ...
     @property
     def bad_tokens(self) -> int: ...

@@ -18,6 +18,10 @@ HEADER = (1 << 60, 2, 3, 4, 0, 0, 1 << 50, 2, 2, 9)
 STEP = _core.pack_step(HEADER, {1: HANDLES, 3: TOKENS})
 OUTPUT = _core.pack_output((1, 2, 3, 4, 0, 0, 0, 0, 0), {})
 PACKER = _core.StepPacker(0, 0, 4)
+WINDOW = _core.SendWindow(1 << 12, 1, 2, lambda frame: True)
+WINDOW.receiver = 3
+SENDER = _core.StepPacker(0, 0, 4, 100, WINDOW, lambda value, letter: np.array(value, letter))
+HANDOFF = _core.Handoff(lambda frame, flags: None, 1, ValueError)
 
 CALLS: dict[str, Callable[[], object]] = {
     "peek": lambda: _core.peek(STEP),
@@ -34,6 +38,16 @@ CALLS: dict[str, Callable[[], object]] = {
     "pack": lambda: PACKER.pack(*HEADER[:6], HANDLES, TOKENS, drained=HANDLES),
     "pack, refused": lambda: PACKER.pack(*HEADER[:6], HANDLES, HANDLES[:1]),
     "pack, no buffer": lambda: PACKER.pack(*HEADER[:6], HANDLES, [1]),  # type: ignore[arg-type]
+    "send_next": lambda: (SENDER.send_next(1, None, HANDLES[1:], TOKENS[:1]), WINDOW.ack(1 << 60)),
+    "send_next, a list": lambda: (SENDER.send_next(1, 2, [1], [5]), WINDOW.forget()),
+    "send_next, full": lambda: SENDER.send_next(1, 2, HANDLES[1:], TOKENS[:1]),
+    "send_next, refused": lambda: SENDER.send_next(1, 2, HANDLES, HANDLES[:1]),
+    "pack_next": lambda: SENDER.pack_next(1, 2, HANDLES[1:], TOKENS[:1]),
+    "SendWindow": lambda: (_core.SendWindow(1 << 12).push(STEP), WINDOW.between(1, 9)),
+    "SendWindow, misaddressed": lambda: WINDOW.send(STEP),
+    "SendWindow, no frame": lambda: WINDOW.send(b"x"),
+    "Handoff": lambda: HANDOFF(STEP),
+    "Handoff, refused": lambda: _core.Handoff(len, 1, ValueError)(STEP),
     "StepPacker": lambda: _core.StepPacker(0, 0, 4),
     "StepPacker, refused": lambda: _core.StepPacker(0, 0, 0),
 }

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from tokenpipe._core import StepPacker
+from tokenpipe._core import SENT_LOOK, StepPacker
 from tokenpipe.errors import ConfigError
 from tokenpipe.topology import Topology
 from tokenpipe.transport import (
@@ -79,8 +79,7 @@ class Publisher:
             self._lane.window,
             as_array,
         )
-        self._pack_next = self._packer.pack_next
-        self._send = self._lane.send
+        self._send_next = self._packer.send_next
         try:
             self._lane.wait_ready(topology.timeouts.startup_s if timeout_s is None else timeout_s)
         except BaseException:
@@ -121,15 +120,33 @@ class Publisher:
             return
         # Called with cold caches by a thread that computes: few bytecodes, the rest is in C.
         if logprobs is None:
-            frame = self._pack_next(step, step_ns, handles, tokens, counts, status, drained)
-        else:
-            handles = as_array(handles, np.int64)
-            scores = logprob_columns(logprobs, len(handles))
-            frame = self._pack_next(
-                step, step_ns, handles, tokens, counts, status, drained, *scores
-            )
+            sent = self._send_next(step, step_ns, handles, tokens, counts, status, drained)
+            if not sent:
+                return
+            if sent <= SENT_LOOK:
+                self._lane.look(sent)
+                return
+        self._publish(step, step_ns, handles, tokens, counts, status, drained, logprobs)
+
+    def _publish(
+        self,
+        step: int,
+        step_ns: int | None,
+        handles: Any,
+        tokens: Any,
+        counts: Any,
+        status: Any,
+        drained: Any,
+        logprobs: StepLogprobs | tuple[Any, Any, Any] | None,
+    ) -> None:
+        """Publish what has logprobs, or what the lane did not take at once."""
+        handles = as_array(handles, np.int64)
+        scores = logprob_columns(logprobs, len(handles))
+        frame = self._packer.pack_next(
+            step, step_ns, handles, tokens, counts, status, drained, *scores
+        )
         try:
-            self._send(frame, self._patience_s)
+            self._lane.send(frame, self._patience_s)
         except BaseException:
             self._packer.withdraw()
             raise

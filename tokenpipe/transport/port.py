@@ -32,7 +32,7 @@ class Port(Protocol):
 class SenderPort(Port, Protocol):
     """The sender's end: frames go out, lane messages come back."""
 
-    def send(self, frame: bytes) -> bool:
+    def send(self, frame: bytes, /) -> bool:
         """Hand a frame over without waiting; False where it is not taken now."""
         ...
 

@@ -120,12 +120,14 @@ class LaneSender:
         Raises FrameTooLarge, LaneFull (after at most `timeout_s`), LaneLost, LaneClosed, ForkError;
         nothing was numbered then.
         """
-        sent = self._window.send(frame)
-        if sent:
+        if sent := self._window.send(frame):
             self._sent(sent, frame, timeout_s)
 
+    def look(self, sent: int) -> None:
+        """Do what a frame asks for that `window` has taken: SENT_FIRST or SENT_LOOK."""
+        self._sent(sent, b"", 0.0)
+
     def _sent(self, sent: int, frame: bytes, timeout_s: float) -> None:
-        """Do what a frame asks for beside its sending, or say why it was not sent."""
         if sent == SENT_FIRST:  # the first to wait for: see that it arrives
             outbox = self._outbox
             outbox.ping_due = min(outbox.ping_due, self._clock() + timing.TAIL_PING_S)

@@ -13,7 +13,7 @@ from typing import Any
 
 import zmq
 
-from tokenpipe._core import FRAME_OVERHEAD
+from tokenpipe._core import FRAME_OVERHEAD, Handoff
 from tokenpipe.errors import LaneError
 
 from .context import context
@@ -31,9 +31,10 @@ _MAX_ANSWER_BYTES = 1 << 16
 class _ZmqPort:
     """What both ends share: options, the descriptor, the close."""
 
+    idle: bool
+
     def __init__(self, kind: int, lane: str, max_frame_bytes: int, bound_bytes: int) -> None:
         self.lane = lane
-        self.idle = False
         self._guard = ForkGuard()
         self._socket = context().socket(kind)
         # The high-water mark counts messages; the lane's own bound in bytes bites before.
@@ -74,17 +75,18 @@ class ZmqSenderPort(_ZmqPort):
 
     def __init__(self, instance: Instance, lane: str, route: str, *, bound_bytes: int) -> None:
         super().__init__(zmq.DEALER, lane, _MAX_ANSWER_BYTES, bound_bytes)
+        self.send = Handoff(self._send, _NOW, zmq.Again)  # False at the high-water mark
         self._socket.setsockopt(zmq.ROUTING_ID, route.encode())
         self._socket.connect(f"ipc://{instance.lane_path(lane)}")
 
-    def send(self, frame: bytes) -> bool:
-        """Hand a frame over without waiting; False at the high-water mark."""
-        self.idle = False  # sending may swallow the bell of something that came
-        try:
-            self._send(frame, _NOW)
-        except zmq.Again:
-            return False
-        return True
+    @property
+    def idle(self) -> bool:
+        """Whether a silent descriptor means that nothing is there."""
+        return self.send.idle
+
+    @idle.setter
+    def idle(self, idle: bool) -> None:
+        self.send.idle = idle
 
     def recv(self) -> bytes | None:
         """Take one message, or None."""
@@ -106,6 +108,7 @@ class ZmqReceiverPort(_ZmqPort):
     ) -> None:
         self._path = instance.lane_path(lane)
         self._streak = 0
+        self.idle = False
         self._claim = instance.claim("lane", f"-{lane}", "has bound it")
         try:
             _refuse_stranger(self._path)

@@ -1,0 +1,185 @@
+"""send_next and pack_next: the bytes of pack; what a window does not take leaves no trace."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.wire import oracle
+from tests.wire.strategies import Step, steps
+from tests.wire.test_packer import DP, SLOTS, TP, VOCAB, arrays, handle
+from tokenpipe import _core
+from tokenpipe.errors import RowError
+from tokenpipe.runners.arrays import as_array
+
+NAMES = ("handles", "tokens", "counts", "status", "drained")
+SCORES = ("lp_k", "lp_ids", "lp_values", "lp_ranks")
+INSTANCE, SENDER, RECEIVER = 1, 1 << 40, 3
+
+
+class Wire:
+    """A put() that takes what it is told to."""
+
+    def __init__(self) -> None:
+        self.takes = True
+        self.frames: list[bytes] = []
+
+    def __call__(self, frame: bytes, /) -> bool:
+        if self.takes:
+            self.frames.append(frame)
+        return self.takes
+
+
+def end(bound: int = 1 << 20, **more: Any) -> tuple[Wire, _core.SendWindow, _core.StepPacker]:
+    wire = Wire()
+    window = _core.SendWindow(bound, INSTANCE, SENDER, wire)
+    window.receiver = RECEIVER
+    return wire, window, _core.StepPacker(DP, TP, SLOTS, VOCAB, window, as_array, **more)
+
+
+@given(st.lists(st.tuples(steps(DP, SLOTS, VOCAB), st.sampled_from("srpw")), max_size=8), st.data())
+@pytest.mark.case("B50")
+def test_sends_what_the_twin_packs(plan: list[tuple[Step, str]], data: st.DataObject) -> None:
+    wire, window, packer = end()
+    twin = oracle.Packer(DP, TP, VOCAB)
+    for step, way in plan:
+        given = arrays(step, data)
+        args = (9, 77, *(given.get(name) for name in NAMES + SCORES))
+        wire.takes = way != "r"
+        before = window.next_seq
+        if way in "sr":  # sent at once, or refused
+            sent = packer.send_next(*args)
+            assert sent <= _core.SENT_LOOK if wire.takes else sent == _core.SEND_REFUSED
+        else:  # packed, then sent or withdrawn
+            frame = packer.pack_next(*args)
+            if way == "w":
+                packer.withdraw()
+            else:
+                assert window.send(frame) <= _core.SENT_LOOK
+        assert window.next_seq - before == len(wire.frames) == (way in "sp")
+        if not wire.frames:
+            continue
+        header = (INSTANCE, SENDER, RECEIVER, before, 9, 77)
+        expected = twin.pack(
+            header, step.handles, step.rows, step.status, step.drained, step.logprobs
+        )
+        back = oracle.read(wire.frames[0], 1)
+        assert back.header == expected.header
+        for name, array in expected.columns.items():
+            assert back.columns[name].tobytes() == array.tobytes(), name
+        if all(0 <= t < VOCAB for row in step.rows for t in row):
+            assert wire.frames[0] == oracle.write(expected)
+        assert packer.bad_tokens == twin.bad_tokens
+        wire.frames.clear()
+
+
+@pytest.mark.parametrize("dtype", [np.int32, np.int64])
+@pytest.mark.parametrize("rows", [1, 60, 300])
+@pytest.mark.case("B50")
+def test_a_plain_step_is_the_same_bytes_every_way(rows: int, dtype: type) -> None:
+    handles = np.arange(rows, dtype=np.int64) << 35 | 1
+    wire = Wire()
+    window = _core.SendWindow(1 << 30, INSTANCE, SENDER, wire)
+    window.receiver = RECEIVER
+    packer = _core.StepPacker(0, 0, 512, 1 << 20, window)
+    slow = _core.StepPacker(0, 0, 512, 1 << 20)
+    for step in range(40):
+        tokens = (np.arange(rows) * 7 + step).astype(dtype)
+        taken = step % 3 != 1
+        wire.takes = taken
+        sent = packer.send_next(step, 5, handles, tokens, None, None, None)
+        assert (sent <= _core.SENT_LOOK) == taken
+        if taken:
+            header = (INSTANCE, SENDER, RECEIVER, window.next_seq - 1, step, 5)
+            assert slow.pack(*header, handles, tokens) == wire.frames[-1]
+            slow.commit()
+
+
+def test_one_row_that_is_not_plain_changes_nothing_of_the_others() -> None:
+    wire, _, packer = end()
+    known = np.array([handle(0), handle(1)])
+    for tokens in ([1, 2], [3, 4]):
+        packer.send_next(0, 0, known, np.array(tokens), None, None, None)
+    cases: list[tuple[list[int], list[int]]] = [
+        ([handle(0), handle(1)], [5, VOCAB]),
+        ([handle(0), handle(1)], [5, -1]),
+        ([handle(0), handle(1)], [5, (1 << 32) + 5]),
+        ([handle(0), handle(2)], [5, 6]),
+        ([handle(0), handle(1, 2)], [5, 6]),
+    ]
+    for at, (handles, ids) in enumerate(cases):
+        packer.send_next(1, 0, np.array(handles), np.array(ids), None, None, None)
+        rows = oracle.read(wire.frames[-1], 1).columns
+        assert rows["position"][0] == 2 + at
+    with pytest.raises(RowError, match=r"row 1: .* is no handle of dp"):
+        packer.send_next(1, 0, np.array([handle(0), 77]), np.array([1, 2]), None, None, None)
+    packer.send_next(1, 0, np.array([handle(0)]), np.array([1]), None, None, None)
+    assert oracle.read(wire.frames[-1], 1).columns["position"].tolist() == [2 + len(cases)]
+
+
+def test_what_is_no_array_is_converted_or_named() -> None:
+    wire, _, packer = end()
+    packer.send_next(0, 0, [handle(0), handle(1)], (1, 2), [1, 1], bytes(2), None)
+    assert oracle.read(wire.frames[-1], 1).columns["tokens"].tolist() == [1, 2]
+    every_other = np.arange(8, dtype=np.int32)[::2]
+    packer.send_next(0, 0, [handle(0)], every_other[1:2], None, None, None)
+    packer.send_next(0, 0, [handle(0), handle(1)], every_other[::2], None, None, None)
+    assert oracle.read(wire.frames[-1], 1).columns["tokens"].tolist() == [0, 4]
+    for handles, tokens in (
+        (None, [1]),
+        ([handle(0)], None),
+        ([handle(0)], "x"),
+        (np.array([1.0]), [1]),
+        (np.array([handle(0)], np.int32 if handle(0) < 1 << 31 else "u8"), [1]),
+        (np.array([handle(0)], ">i8"), [1]),
+    ):
+        with pytest.raises(RowError):
+            packer.send_next(0, 0, handles, tokens, None, None, None)
+    assert len(wire.frames) == 3
+
+
+def test_a_window_says_why_it_takes_nothing() -> None:
+    wire, window, packer = end(bound=1 << 8)
+    step = (1, None, np.array([handle(0)]), np.array([5]), None, None, None)
+    assert packer.send_next(*step) == _core.SENT_FIRST
+    window.receiver = 0
+    assert packer.send_next(*step) == _core.SEND_CLOSED
+    window.receiver = RECEIVER
+    while (sent := packer.send_next(*step)) == 0:
+        pass
+    assert sent == _core.SEND_FULL and window.used <= window.bound
+    frame = packer.pack_next(*step)
+    assert window.send(frame) == _core.SEND_FULL
+    window.ack(window.next_seq - 1)
+    assert window.send(frame) == _core.SENT_FIRST
+    assert window.send(frame) == _core.SEND_MISADDRESSED
+    positions = [oracle.read(f, 1).columns.get("position", [0])[0] for f in wire.frames]
+    assert positions == list(range(len(wire.frames)))
+
+
+def test_the_lane_is_looked_at_every_32_frames() -> None:
+    packer = end()[2]
+    step = (1, None, np.array([handle(0)]), np.array([5]), None, None, None)
+    sent = [packer.send_next(*step) for _ in range(64)]
+    assert sent == [_core.SENT_FIRST, *[0] * 30, _core.SENT_LOOK, *[0] * 31, _core.SENT_LOOK]
+
+
+def test_errors_of_the_wire_pass_through() -> None:
+    def broken(frame: bytes, /) -> bool:
+        raise OSError("no wire")
+
+    window = _core.SendWindow(1 << 20, INSTANCE, SENDER, broken)
+    window.receiver = RECEIVER
+    packer = _core.StepPacker(DP, TP, SLOTS, VOCAB, window)
+    for _ in range(2):
+        with pytest.raises(OSError, match="no wire"):
+            packer.send_next(1, 1, np.array([handle(0)]), np.array([5]), None, None, None)
+    assert window.next_seq == 1 and len(window) == 0
+    with pytest.raises(TypeError, match="a packer with a window"):
+        _core.StepPacker(DP, TP, SLOTS).send_next(1, 1, [], [])
+    with pytest.raises(TypeError, match="a frame is bytes"):
+        window.send(bytearray(8))  # type: ignore[arg-type]
