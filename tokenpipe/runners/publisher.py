@@ -140,6 +140,8 @@ class Publisher:
         logprobs: StepLogprobs | tuple[Any, Any, Any] | None,
     ) -> None:
         """Publish what has logprobs, or what the lane did not take at once."""
+        if not self._lane.ready:  # the welcome of a new processor may be there by now
+            self._lane.poll()
         handles = as_array(handles, np.int64)
         scores = logprob_columns(logprobs, len(handles))
         frame = self._packer.pack_next(
