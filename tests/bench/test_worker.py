@@ -53,6 +53,7 @@ class Pub:
         self.steps: list[tuple[float, int, list[int], list[int], list[int]]] = []
         self.logprobs: list[Any] = []
         self.polls = 0
+        self.poll_within_s = 0.1
         self.lost_steps = 0  # so many find their processor dead
 
     def publish(self, step: int, handles: Any, tokens: Any, **rest: Any) -> None:

@@ -370,3 +370,32 @@ def test_a_doubted_sender_that_lives_stays(rig: Rig) -> None:
     rig.send(sender, 1)
     assert len(turn(lambda: sender.unacked_frames == 0, sender, receiver)) == 1
     assert receiver.changes() == [] and receiver.sender == rig.worker.incarnation
+
+
+def test_a_ping_is_answered_only_where_something_is_kept(rig: Rig) -> None:
+    """Else each idle lane would wake both its ends for nothing."""
+    sender, receiver = rig.pair()
+    rig.send(sender)
+    turn(lambda: not sender.unacked_frames, sender, receiver)
+    heard = receiver.heard
+    said: list[str] = []
+    answer = receiver.port.send
+
+    def listen(route: bytes, message: bytes) -> bool:
+        said.append(lane_messages.unpack(message).type)
+        return answer(route, message)
+
+    receiver.port.send = listen  # type: ignore[method-assign]
+    sender.tick(time.monotonic() + 2)
+    turn(lambda: receiver.heard > heard, sender, receiver)
+    assert said == []
+    rig.send(sender)
+    deadline = time.monotonic() + 5
+    while not receiver.recv():  # taken, not yet applied
+        assert time.monotonic() < deadline
+    sender.tick(time.monotonic() + 2)  # notes what it waits for
+    sender.tick(time.monotonic() + 4)
+    while not said:
+        receiver.recv()
+        assert time.monotonic() < deadline
+    assert set(said) == {"ack"}

@@ -27,7 +27,7 @@ from .cpu import Meter, pin
 from .oracle import VOCAB_BITS, logprobs_of
 from .pace import Pace, Samples
 
-IDLE_WAIT_S = 0.1  # a worker with nothing to publish polls at least every 100 ms
+IDLE_WAIT_S = 0.5  # for plans, while there is nothing to publish; less where the Publisher says so
 COARSE_WAIT_S = 0.003  # below this a lane's poll (whole ms) is too coarse to keep a rate
 
 
@@ -55,6 +55,9 @@ class Publishes(Protocol):
 
     def poll(self) -> None: ...
 
+    @property
+    def poll_within_s(self) -> float: ...
+
 
 class Discard:
     """Take what a Publisher takes and send nothing: the run that others are measured against."""
@@ -73,6 +76,11 @@ class Discard:
 
     def poll(self) -> None:
         """Do nothing."""
+
+    @property
+    def poll_within_s(self) -> float:
+        """Nothing is ever due."""
+        return IDLE_WAIT_S
 
 
 @dataclass
@@ -116,21 +124,21 @@ class Worker:
     def turn(self) -> None:
         """Take the plans that are there, then run one step when it is due."""
         working = self.batch.due and not self.follow
-        wait_s = self._pace.wait_s(self.clock()) if working else IDLE_WAIT_S
+        wait_s = self._pace.wait_s(self.clock()) if working else self._idle_s()
         if working and wait_s < COARSE_WAIT_S:
             self._take(0.0)
             if wait_s:
                 self.sleep(wait_s)  # keeps a rate; nothing else is waited for
             self._run_step()
             return
-        self._take(min(wait_s, IDLE_WAIT_S))
+        self._take(min(wait_s, self._idle_s()))
         if not working:
             self.pub.poll()
             self._pace.restart(self.clock())
 
     def granted_turn(self) -> None:
         """Take plans and run after each the steps that it grants, as every TP rank of it does."""
-        plans = self.lane.recv(IDLE_WAIT_S)
+        plans = self.lane.recv(self._idle_s())
         if not plans:
             self.pub.poll()
         for plan in plans:
@@ -152,6 +160,9 @@ class Worker:
             "publish_us": self.publish_ns.us(),
             **(self.meter.spent() if self.meter else {}),
         }
+
+    def _idle_s(self) -> float:
+        return min(IDLE_WAIT_S, self.pub.poll_within_s)
 
     def _over(self) -> bool:
         if self.most_rows is not None and self.rows >= self.most_rows:

@@ -67,6 +67,7 @@ class Pipeline:
         self._events: list[Event] = []
         self._failure: ProcessorFailed | StartupError | None = None
         self._closed = False
+        self._fresh = False  # `wait` has looked just now
         self._closing_ends = 0.0
         self._closing = ExitStack()  # what is open, the last first
         self._incarnations = [0] * topology.data_parallel_size
@@ -153,6 +154,7 @@ class Pipeline:
             if left <= 0:
                 break
             self._turn(left)
+            self._fresh = True
             if self._waiter.called:
                 break
         return not self._closed
@@ -163,8 +165,9 @@ class Pipeline:
         Raises `ProcessorFailed` where a processor died too often and all events are read.
         """
         self._guard.check("Pipeline")
-        if not self._closed:
+        if not self._closed and not self._fresh:
             self._work()
+        self._fresh = False
         events, self._events = self._events, []
         if self._failure is not None and not events:
             raise self._failure
@@ -270,8 +273,9 @@ class Pipeline:
             self._step_lanes.next_deadline,
             self._pool.next_deadline,
         )
-        self._waiter.wait(max(0.0, min(timeout_s, deadline - self._clock())))
-        self._work()
+        came = self._waiter.wait(max(0.0, min(timeout_s, deadline - self._clock())))
+        if came or self._clock() >= deadline:
+            self._work()
 
     def _work(self) -> None:
         self._pool.turn()

@@ -29,6 +29,8 @@ from tokenpipe.wire import LaneHeader, RankFailed, pack_control
 
 from .arrays import StepLogprobs, as_array, logprob_columns
 
+BUSY_POLL_S = 0.1
+
 
 class Publisher:
     """A worker rank's end of its lane to the processor.
@@ -53,6 +55,7 @@ class Publisher:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._guard = ForkGuard()
+        self._clock = clock
         self._instance = Instance.attach(endpoint)
         topology = Topology.from_json_dict(self._instance.info["topology"])
         check_rank(topology, dp_rank, tp_rank)
@@ -171,6 +174,17 @@ class Publisher:
     def ready(self) -> bool:
         """Whether the processor is there. After `LaneLost`, poll until it is again."""
         return self._lane.ready
+
+    @property
+    def poll_within_s(self) -> float:
+        """How long `poll` may wait where nothing is published in between.
+
+        100 ms while something is not acknowledged or the processor is away, more when idle.
+        """
+        lane = self._lane
+        if lane.unacked_frames or not lane.ready:
+            return BUSY_POLL_S
+        return max(0.0, lane.next_deadline - self._clock())
 
     @property
     def unacknowledged(self) -> int:

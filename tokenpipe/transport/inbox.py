@@ -164,7 +164,7 @@ class Inbox:
         if message.type == "end":
             self._end_seq = fields["next_seq"]
             self._finish()
-        else:
+        elif fields["first_retained"] < fields["next_seq"]:  # else it waits for no word of ours
             self.ack()
 
     def _hello(self, route: bytes, hello: LaneMessage, out: list[bytes | Gap], now: float) -> None:

@@ -44,8 +44,6 @@ class _ZmqPort:
             (zmq.SNDHWM, messages),
             (zmq.RCVHWM, messages),
             (zmq.MAXMSGSIZE, max_frame_bytes),
-            (zmq.HEARTBEAT_IVL, 1000),
-            (zmq.HEARTBEAT_TIMEOUT, 3000),
             (zmq.RECONNECT_IVL, 20),
             (zmq.RECONNECT_IVL_MAX, 200),
         ):
