@@ -13,6 +13,7 @@ from .core import Processor
 RESERVE_BYTES = 1 << 20  # past the window, for final rows and rows that must go before a report
 FRAME_BYTES = 1 << 20
 LEAST_ROOM = 1 << 12
+BEHIND = 4  # the share of its window that a client may leave unacknowledged before it is behind
 
 
 class ClientOutlet:
@@ -54,6 +55,11 @@ class ClientOutlet:
     def next_deadline(self) -> float:
         """When the lane wants its next tick."""
         return self.lane.next_deadline
+
+    @property
+    def behind(self) -> bool:
+        """Whether the client has not yet applied much of what it was sent."""
+        return self.lane.unacked_bytes > self._window // BEHIND and not self.lane.lost
 
     @property
     def stuck(self) -> bool:

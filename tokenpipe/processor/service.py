@@ -38,6 +38,9 @@ from .ranks import RankLanes
 CONTROL_BYTES = 1 << 26  # commands or reports that the other side has not applied
 MESSAGES_PER_FRAME = 64  # each may carry all ids of a long output
 FRAMES_PER_TURN = 16  # of one lane: keeps a turn short, and an item of a slow reader small
+# Between two reads of the workers while a client is behind. 16 steps a ms are more than any model
+# makes; where somebody makes more, his output goes out in small items instead of in heaps.
+PACE_S = 0.001
 
 
 class ProcessorService:
@@ -64,6 +67,8 @@ class ProcessorService:
         self._reports = reports
         self._unreported: deque[Message] = deque()
         self._waiter = Waiter()
+        self._beside = Waiter()  # all but the workers
+        self._read_due = 0.0
         self.processor = Processor(
             index=index,
             ranks=topology.ranks_of(index),
@@ -85,16 +90,25 @@ class ProcessorService:
         for rank in self._ranks:
             for lane in rank.lanes:
                 self._waiter.add(lane.port)
-        self._waiter.add(commands.port)
-        self._waiter.add(reports.port)
+        for waiter in (self._waiter, self._beside):
+            waiter.add(commands.port)
+            waiter.add(reports.port)
         self.stopping = False
 
     def turn(self, timeout_s: float) -> bool:
         """Wait for something to do, do it; False when nothing had come in `timeout_s`."""
-        busy = self._waiter.wait(self._wait_s(timeout_s))
         now = self._clock()
-        for rank in self._ranks:
-            rank.read(self.processor, FRAMES_PER_TURN, now)
+        pause_s = self._read_due - now if timeout_s > 0 else 0.0
+        if pause_s > 0 and any(outlet.behind for outlet in self._outlets.values()):
+            busy = self._beside.wait(min(pause_s, self._wait_s(timeout_s)))
+        else:
+            pause_s = 0.0
+            busy = self._waiter.wait(self._wait_s(timeout_s))
+        now = self._clock()
+        if not pause_s or now >= self._read_due:
+            self._read_due = now + PACE_S
+            for rank in self._ranks:
+                rank.read(self.processor, FRAMES_PER_TURN, now)
         self._read_commands(now)
         if (deadline := self.processor.next_deadline) is not None and deadline <= now:
             self.processor.tick(now)
@@ -157,6 +171,7 @@ class ProcessorService:
             )
             self._outlets[message.client] = outlet
             self._waiter.add(outlet.lane.port)
+            self._beside.add(outlet.lane.port)
         elif isinstance(message, CloseClient):
             self._close_outlet(message.client)
 
@@ -164,6 +179,7 @@ class ProcessorService:
         outlet = self._outlets.pop(client, None)
         if outlet is not None:
             self._waiter.remove(outlet.lane.port)
+            self._beside.remove(outlet.lane.port)
             outlet.close(0.0)
 
     def _send_reports(self, now: float) -> None:
