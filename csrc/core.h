@@ -27,6 +27,7 @@ PyObject *tp_raise(tp_state *state, tp_result result, const char *what);
 /* Each binding file adds its types and functions; 0, or -1 with an exception set. */
 int tp_init_frames(PyObject *module);
 int tp_init_handoff(PyObject *module);
+int tp_init_intake(PyObject *module);
 int tp_init_send_window(PyObject *module); /* before the packer, which writes its headers from it */
 int tp_init_packer(PyObject *module);
 int tp_init_table(PyObject *module);

@@ -103,6 +103,29 @@ static PyObject *table_feed(PyObject *self, PyObject *args) {
                            : tp_raise(table->state, result, "StepFrame");
 }
 
+/* Stops behind a frame with events, and before whatever is no frame it can take. */
+static PyObject *table_feed_run(PyObject *self, PyObject *args) {
+    tp_table *t = &((TableObject *)self)->table;
+    unsigned int dp;
+    PyObject *frames;
+    Py_ssize_t at;
+    if (!PyArg_ParseTuple(args, "IO!n:feed_run", &dp, &PyList_Type, &frames, &at)) {
+        return NULL;
+    }
+    t->event_count = 0;
+    while (at >= 0 && at < PyList_GET_SIZE(frames) && t->event_count == 0) {
+        PyObject *frame = PyList_GET_ITEM(frames, at);
+        if (!PyBytes_CheckExact(frame) ||
+            tp_table_feed(t, dp, 0, (const uint8_t *)PyBytes_AS_STRING(frame),
+                          (size_t)PyBytes_GET_SIZE(frame)) != TP_OK) {
+            break;
+        }
+        at++;
+    }
+    PyObject *events = tp_table_events(t);
+    return events == NULL ? NULL : Py_BuildValue("nN", at, events);
+}
+
 static PyObject *table_flush(PyObject *self, PyObject *args) {
     TableObject *table = (TableObject *)self;
     unsigned int client;
@@ -215,6 +238,8 @@ static PyObject *table_counters(PyObject *self, PyObject *none) {
 
 static PyMethodDef methods[] = {
     {"feed", table_feed, METH_VARARGS, "Apply a StepFrame of lane (dp, tp); return its events."},
+    {"feed_run", table_feed_run, METH_VARARGS,
+     "Apply frames of a rank's leader from an index on; return where it stopped, and events."},
     {"flush", table_flush, METH_VARARGS, "Return an OutputFrame of what is unsent, and events."},
     {"dirty_clients", table_dirty_clients, METH_NOARGS, "Return the clients with unsent rows."},
     {"unsent_bytes", table_unsent_bytes, METH_O, "Return about how many bytes a client lacks."},

@@ -39,6 +39,17 @@ class Handoff:
     def __call__(self, frame: bytes, /) -> bool: ...
     idle: bool  # False from each call on, until it is set
 
+class Intake:
+    """Takes messages of a ROUTER by recv(flags), which raises `again` where there is none."""
+
+    def __init__(
+        self, recv: Callable[[int], bytes], flags: int, again: type[BaseException]
+    ) -> None: ...
+    def take(
+        self, limit: int, next_header: tuple[int, int, int, int], out: list[Any], /
+    ) -> tuple[bytes, bytes] | None: ...
+    idle: bool  # the last take() found nothing more
+
 class SendWindow:
     """Numbers and keeps the frames that are not acknowledged, bounded in bytes."""
 
@@ -199,6 +210,9 @@ class Table:
         merge_bytes: int,
     ) -> Table: ...
     def feed(self, dp: int, tp: int, frame: Buffer, /) -> _TableEvents: ...
+    def feed_run(
+        self, dp: int, frames: Sequence[object], start: int, /
+    ) -> tuple[int, _TableEvents]: ...
     def flush(
         self,
         client: int,

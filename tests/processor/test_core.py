@@ -397,3 +397,31 @@ def test_snapshot_reports_counters() -> None:
     (counters,) = rig.reports()
     assert isinstance(counters, Counters)
     assert (counters.id, counters.values["tokens"], counters.values["frames"]) == (7, 2, 1)
+
+
+def test_a_run_of_frames_stops_at_whatever_is_none() -> None:
+    """The same as frame by frame, with an end in the middle and strangers between."""
+    one, many = Rig(), Rig()
+    for rig in (one, many):
+        rig.bind(1, max_tokens=3)
+        rig.bind(2, slot=1)
+    first, second = make_handle(0, 0, 1), make_handle(0, 1, 1)
+    frames: list[object] = [
+        many.frame([Row(first, [5]), Row(second, [6 + at])], 0, 0) for at in range(6)
+    ]
+    frames[4:4] = [b"no frame", None]
+    for frame in frames:
+        if isinstance(frame, bytes) and frame != b"no frame":
+            one.processor.feed(0, 0, frame, 100.0)
+    at, stops = 0, []
+    while at < len(frames):
+        at = many.processor.feed_run(0, 0, frames, at, 100.0)
+        stops.append(at)
+        at += 1
+    assert stops == [4, 5, 8]
+    assert one.reports() == many.reports()
+    assert [one.stream(key).tokens for key in (1, 2)] == [[5] * 3, [6, 7, 8, 9, 10, 11]]
+    assert [many.stream(key).tokens for key in (1, 2)] == [[5] * 3, [6, 7, 8, 9, 10, 11]]
+    assert one.processor.counters["tokens"] == many.processor.counters["tokens"] == 9
+    assert many.processor.feed_run(7, 0, frames, 0, 100.0) == 0
+    assert many.processor.feed_run(0, 1, frames, 0, 100.0) == 0

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 from collections import deque
+from typing import Any
+
+from tokenpipe._core import Intake
 
 
 class Net:
@@ -59,6 +62,10 @@ class Sender(Port):
 
 
 class Receiver(Port):
+    def __init__(self, net: Net) -> None:
+        super().__init__(net)
+        self._parts: list[bytes] = []
+
     def readable(self) -> bool:
         return bool(self.net.arrived)
 
@@ -66,8 +73,17 @@ class Receiver(Port):
         self.net.down.append((route, frame))
         return True
 
-    def recv(self) -> tuple[bytes, bytes] | None:
-        return self.net.arrived.popleft() if self.net.arrived else None
+    def recv_run(
+        self, limit: int, next_header: tuple[int, int, int, int], out: list[Any]
+    ) -> tuple[bytes, bytes] | None:
+        return Intake(self._part, 0, IndexError).take(limit, next_header, out)
+
+    def _part(self, _flags: int) -> bytes:
+        if self._parts:
+            return self._parts.pop()
+        route, frame = self.net.arrived.popleft()
+        self._parts.append(frame)
+        return route
 
     def realign(self) -> None:
         pass

@@ -21,6 +21,7 @@ PACKER = _core.StepPacker(0, 0, 4)
 WINDOW = _core.SendWindow(1 << 12, 1, 2, lambda frame: True)
 WINDOW.receiver = 3
 SENDER = _core.StepPacker(0, 0, 4, 100, WINDOW, lambda value, letter: np.array(value, letter))
+TABLE = _core.Table(0, [0], 4, 100, [], 1 << 16, 1 << 16)
 HANDOFF = _core.Handoff(lambda frame, flags: None, 1, ValueError)
 
 CALLS: dict[str, Callable[[], object]] = {
@@ -48,6 +49,12 @@ CALLS: dict[str, Callable[[], object]] = {
     "SendWindow, no frame": lambda: WINDOW.send(b"x"),
     "Handoff": lambda: HANDOFF(STEP),
     "Handoff, refused": lambda: _core.Handoff(len, 1, ValueError)(STEP),
+    "Intake": lambda: _core.Intake(lambda flags: STEP, 0, ValueError).take(2, (1, 2, 3, 4), []),
+    "Intake, taken": lambda: _core.Intake(lambda flags: STEP, 0, ValueError).take(
+        1, (1 << 60, 2, 3, 4), []
+    ),
+    "Intake, nothing": lambda: _core.Intake(len, 0, TypeError).take(2, (1, 2, 3, 4), []),  # type: ignore[arg-type]
+    "feed_run": lambda: TABLE.feed_run(0, [STEP, OUTPUT, None], 0),
     "StepPacker": lambda: _core.StepPacker(0, 0, 4),
     "StepPacker, refused": lambda: _core.StepPacker(0, 0, 0),
 }

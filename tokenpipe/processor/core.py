@@ -99,6 +99,23 @@ class Processor:
             self._counted["bad_frames"] += 1
             raise
 
+    def feed_run(self, dp: int, tp: int, frames: Sequence[object], start: int, now: float) -> int:
+        """Apply frames of lane (dp, tp) from index `start` on, as far as they are StepFrames.
+
+        Returns the index where it stopped: `feed` says why. Only a leader's frames come in runs,
+        and only where they are not compared.
+        """
+        rank = self._ranks.get(dp)
+        if rank is None or tp != 0 or rank.incarnation == 0 or rank.verifier is not None:
+            return start
+        rank.life.seen(now)
+        events: object = True
+        while events is not None:
+            start, events = self._table.feed_run(dp, frames, start)
+            for client in self._life.happened(rank, events or (), now):
+                self.end_slow_client(client, now)
+        return start
+
     def _apply(self, rank: Rank, tp: int, frame: bytes, now: float) -> None:
         if tp == 0:
             rank.life.seen(now)

@@ -70,17 +70,22 @@ class RankLanes:
             self._up = True
             processor.rank_up(self.dp_rank, new_incarnation(), now)
         for tp_rank, lane in enumerate(self.lanes):
-            for item in lane.recv(limit):
-                if isinstance(item, Gap):
-                    processor.gap(self.dp_rank, tp_rank, now)
-                else:
-                    self._feed(processor, tp_rank, item, now)
+            items = lane.recv(limit)
+            at = 0
+            while at < len(items):
+                at = processor.feed_run(self.dp_rank, tp_rank, items, at, now)
+                if at < len(items):
+                    self._take(processor, tp_rank, items[at], now)
+                    at += 1
             lane.tick(now)
         if self.lanes[0].heard > self._heard:
             self._heard = self.lanes[0].heard
             processor.seen(self.dp_rank, now)
 
-    def _feed(self, processor: Processor, tp_rank: int, frame: bytes, now: float) -> None:
+    def _take(self, processor: Processor, tp_rank: int, frame: bytes | Gap, now: float) -> None:
+        if isinstance(frame, Gap):
+            processor.gap(self.dp_rank, tp_rank, now)
+            return
         try:
             if peek(frame)[0] == Kind.CONTROL:
                 for message in unpack_control(frame)[1]:

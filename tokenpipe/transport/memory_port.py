@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import os
 from collections import deque
+from typing import Any
 
+from tokenpipe._core import Intake
 from tokenpipe.errors import LaneBusy
 
 
@@ -114,6 +116,8 @@ class MemoryReceiverPort(_MemoryPort):
 
     def __init__(self, lane: MemoryLane) -> None:
         super().__init__(lane)
+        self._frame: bytes | None = None
+        self._intake = Intake(self._part, 0, BlockingIOError)
         lane._inbox = self._mailbox
         while lane._waiting:
             self._mailbox.put(*lane._waiting.popleft())
@@ -126,11 +130,27 @@ class MemoryReceiverPort(_MemoryPort):
         mailbox.put(b"", frame)
         return True
 
-    def recv(self) -> tuple[bytes, bytes] | None:
-        """Take one message as (route, frame), or None."""
+    def recv_run(
+        self, limit: int, next_header: tuple[int, int, int, int], out: list[Any]
+    ) -> tuple[bytes, bytes] | None:
+        """Append the data frame with that lane header and those that follow it in number.
+
+        Stops after `limit` messages; returns the first other message, or None.
+        """
+        other = self._intake.take(limit, next_header, out)
+        self.idle = self._intake.idle
+        return other
+
+    def _part(self, _flags: int) -> bytes:
+        """Return a route, then its frame, as a ROUTER does."""
+        if self._frame is not None:
+            frame, self._frame = self._frame, None
+            return frame
         taken = self._mailbox.take()
-        self.idle = taken is None
-        return taken
+        if taken is None:
+            raise BlockingIOError
+        route, self._frame = taken
+        return route
 
     def realign(self) -> None:
         """Do nothing: a message here has no further parts."""

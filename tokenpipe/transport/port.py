@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import Any, Protocol
 
 
 class Port(Protocol):
@@ -48,8 +48,13 @@ class ReceiverPort(Port, Protocol):
         """Answer without waiting; False where the route is gone or full."""
         ...
 
-    def recv(self) -> tuple[bytes, bytes] | None:
-        """Take one message as (route, frame), or None."""
+    def recv_run(
+        self, limit: int, next_header: tuple[int, int, int, int], out: list[Any]
+    ) -> tuple[bytes, bytes] | None:
+        """Append the data frame with that lane header and those that follow it in number.
+
+        Stops after `limit` messages; returns the first other message, or None.
+        """
         ...
 
     def realign(self) -> None:

@@ -70,6 +70,18 @@ class ReceiveWindow:
         self._held[seq] = frame
         self.held_bytes += len(frame)
 
+    @property
+    def plain(self) -> bool:
+        """Whether nothing is held, so that what comes in order can be delivered as it comes."""
+        return not self._held
+
+    def took(self, count: int) -> None:
+        """Note that the next `count` frames were delivered; nothing is held."""
+        if count:
+            self._started = True
+            self.expected += count
+            self.known = max(self.known, self.expected - 1)
+
     def announce(self, next_seq: int, first_retained: int, out: list[bytes | Gap]) -> None:
         """Hear how far the sender is, and append a Gap for what it can no longer send.
 

@@ -13,7 +13,7 @@ from typing import Any
 
 import zmq
 
-from tokenpipe._core import FRAME_OVERHEAD, Handoff
+from tokenpipe._core import FRAME_OVERHEAD, Handoff, Intake
 from tokenpipe.errors import LaneError
 
 from .context import context
@@ -115,6 +115,7 @@ class ZmqReceiverPort(_ZmqPort):
             self._claim.release()
             raise
         try:
+            self._intake = Intake(self._recv, _NOW, zmq.Again)
             self._socket.setsockopt(zmq.ROUTER_MANDATORY, 1)
             self._socket.setsockopt(zmq.ROUTER_HANDOVER, 1)
             self._inode = self._bind(instance)
@@ -129,21 +130,22 @@ class ZmqReceiverPort(_ZmqPort):
         os.rename(first, self._path)
         return os.lstat(self._path)
 
-    def recv(self) -> tuple[bytes, bytes] | None:
-        """Take one message as (route, frame), or None."""
+    def recv_run(
+        self, limit: int, next_header: tuple[int, int, int, int], out: list[Any]
+    ) -> tuple[bytes, bytes] | None:
+        """Append the data frame with that lane header and those that follow it in number.
+
+        Stops after `limit` messages; returns the first other message, or None.
+        """
         # One or two messages: ask first. A row of them: take, and pay one exception at its end.
         if self._streak < 2 and not self.readable():
             self._streak = 0
             return None
-        try:
-            route = self._recv(_NOW)
-        except zmq.Again:
-            self._streak = 0
-            self.idle = True
-            return None
-        self._streak += 1
-        self.idle = False
-        return route, self._recv(_NOW)
+        before = len(out)
+        other = self._intake.take(limit, next_header, out)
+        self._streak = 0 if self._intake.idle else len(out) - before + (other is not None)
+        self.idle = self._intake.idle
+        return other
 
     def realign(self) -> None:
         """Drop what is left of a message with more parts than ours have."""
