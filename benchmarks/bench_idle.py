@@ -22,9 +22,9 @@ from rich.console import Console
 from rich.table import Table
 
 from tokenpipe.bench.cpu import cpu_s
-from tokenpipe.bench.scheduler import Scheduler
 from tokenpipe.bench.summary import machine as describe_machine
 from tokenpipe.client import AsyncClient
+from tokenpipe.engine import Scheduler
 from tokenpipe.pipeline import Pipeline
 from tokenpipe.supervisor import ChildSpec, Supervisor
 from tokenpipe.topology import Topology
