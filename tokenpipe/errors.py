@@ -13,10 +13,16 @@ TokenpipeError
 ├── ForkError              an object is used in a process that did not make it
 ├── StartupError           a child did not become ready (names role, rank, phase, log)
 ├── ProcessorFailed        a processor died more often than it is restarted
+├── RunnerFailed           a worker's model or device failed; its rank was reported as failed
+├── RowsFailed             what a model raises for some rows of its batch; they end with an error
 ├── SlotBusy               bind to a slot whose binding has no outcome yet
 ├── RequestRejected        the engine refused the request
 └── RequestFailed          the request ended with an error (the reason is in the message)
 """
+
+from __future__ import annotations
+
+from collections.abc import Iterable
 
 
 class TokenpipeError(Exception):
@@ -69,6 +75,18 @@ class StartupError(TokenpipeError):
 
 class ProcessorFailed(TokenpipeError):
     """A processor died again and again; raised from wait() and poll(), which cannot go on."""
+
+
+class RunnerFailed(TokenpipeError):
+    """The model, the device or a copy off it failed; the rank was reported as failed."""
+
+
+class RowsFailed(TokenpipeError):
+    """A model cannot go on with some rows; raised by it, it ends those and no others."""
+
+    def __init__(self, handles: Iterable[int], why: str = "") -> None:
+        super().__init__(why or "the model cannot go on with some rows")
+        self.handles = frozenset(handles)
 
 
 class SlotBusy(TokenpipeError):

@@ -1,7 +1,33 @@
-"""Run the worker's side: what was sampled goes out, what to run next comes in."""
+"""Run the worker's side: what was sampled goes out, what to run next comes in.
+
+`Publisher` and `StepLane` know no framework; a model runner loads PaddlePaddle when it is made.
+"""
 
 from .arrays import StepLogprobs
+from .model import Model, Row, Sampled
+from .model_runner import (
+    CPUModelRunner,
+    GPUModelRunner,
+    MetaxModelRunner,
+    ModelRunner,
+    XPUModelRunner,
+    runner_for,
+)
 from .publisher import Publisher
 from .step_lane import StepLane, StepLaneReader
 
-__all__ = ["Publisher", "StepLane", "StepLaneReader", "StepLogprobs"]
+__all__ = [
+    "CPUModelRunner",
+    "GPUModelRunner",
+    "MetaxModelRunner",
+    "Model",
+    "ModelRunner",
+    "Publisher",
+    "Row",
+    "Sampled",
+    "StepLane",
+    "StepLaneReader",
+    "StepLogprobs",
+    "XPUModelRunner",
+    "runner_for",
+]

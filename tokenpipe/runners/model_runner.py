@@ -1,0 +1,249 @@
+"""Run a model's steps and publish what they sampled, without holding up the next one.
+
+Step N is published right after step N+1 has been launched, in the same thread: another thread
+would wait for the GIL. Which TP rank sends is the publisher's business.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Iterable
+from typing import ClassVar, Protocol
+
+from tokenpipe.errors import ConfigError, FrameTooLarge, LaneError, RunnerFailed, TokenpipeError
+from tokenpipe.wire import StepBind, StepPlan
+
+from .batch import RunnerBatch
+from .devices import FACTS, Device, DeviceCalls, DeviceFacts, PaddleCalls
+from .flight import Flight, Publishes
+from .framework import load_paddle
+from .launcher import Launcher
+from .model import Model
+from .warm_up import warm_up
+
+IDLE_WAIT_S = 0.1  # a worker with nothing to publish polls at least every 100 ms
+
+
+class PlanLane(Protocol):
+    """The worker's end of a StepLane."""
+
+    ended: bool
+
+    def recv(self, timeout_s: float = 0.0) -> list[StepPlan]:
+        """Return the plans that came; waits for the first."""
+
+
+class ModelRunner:
+    """What the runners of all platforms have in common; use one of them, or `runner_for`.
+
+    Args:
+        model: see `Model`. Make it after `select_device`, so that its weights lie there.
+        publisher: this rank's `Publisher`.
+        device_id: which of the platform's devices; the cpu has number 0 alone.
+        depth: steps that stay in flight while the next is launched. None is 1 where launches are
+            asynchronous and 0 (publish before the next forward) where they are not.
+        calls: the calls into the framework; for tests.
+
+    Raises `ConfigError` where Paddle or the device is not there. All methods belong to one thread.
+    """
+
+    platform: ClassVar[str]
+
+    def __init__(
+        self,
+        model: Model,
+        publisher: Publishes,
+        *,
+        device_id: int = 0,
+        depth: int | None = None,
+        calls: DeviceCalls | None = None,
+    ) -> None:
+        if depth is not None and depth < 0:
+            raise ConfigError(f"depth must be at least 0, not {depth}")
+        paddle = load_paddle(self.platform)
+        self.device = Device(self.facts(), device_id, calls or PaddleCalls(paddle))
+        self.depth = int(self.facts().asynchronous) if depth is None else depth
+        self.model = model
+        self.steps = 0  # the number of the newest step
+        self.stopped = False  # set it to end `run`
+        self._pub = publisher
+        self._batch = RunnerBatch(model.free)
+        self._launcher = Launcher(paddle, model, self.device)
+        self._flights: deque[Flight] = deque()
+        self._drained: list[int] = []  # handles that no step in flight has
+        self._failed: RunnerFailed | None = None
+
+    @classmethod
+    def facts(cls) -> DeviceFacts:
+        """Return what is known of this kind of device."""
+        return FACTS[cls.platform]
+
+    @classmethod
+    def select_device(cls, device_id: int = 0) -> str:
+        """Make a device Paddle's current one and return its name; ConfigError if it is not there.
+
+        Unlike `paddle.set_device` it looks first whether there is one, which on some builds
+        without a driver is the difference between an error and the end of the process.
+        """
+        return Device(cls.facts(), device_id, PaddleCalls(load_paddle(cls.platform))).name
+
+    @property
+    def working(self) -> bool:
+        """Whether `step` has anything to run or to publish."""
+        return bool(self._flights or self._drained or self._batch.due)
+
+    def change(self, binds: Iterable[StepBind] = (), frees: Iterable[int] = ()) -> None:
+        """Take requests into slots and let others go, from the next step on.
+
+        Each handle in `frees` is called drained with the last step that may have a row of it.
+        Raises `SlotBusy` for a slot that still runs; nothing was changed then.
+        """
+        gone = self._batch.change(binds, frees)
+        (self._flights[-1].drained if self._flights else self._drained).extend(gone)
+
+    def step(self) -> bool:
+        """Launch one step of the batch, then publish the one `depth` steps before it.
+
+        Returns False where nothing runs; then everything is published, drained handles too. What
+        the lane raises (`LaneFull`, `LaneLost`) leaves the step to be published by the next call.
+        Raises `RunnerFailed` once the model or the device failed; the rank was reported then.
+        """
+        self._publish_down_to(self.depth)
+        if not self._batch.due:
+            self.flush()
+            return False
+        if self._drained and self.depth:
+            self._publish_markers()  # no step in flight to ride on: they wait for no forward
+        try:
+            flight = self._launcher.launch(self.steps + 1, self._batch)
+        except Exception as error:
+            raise self._give_up(error) from error
+        self.steps += 1
+        flight.drained, self._drained = self._drained, []
+        self._flights.append(flight)
+        self._publish_down_to(self.depth)
+        return True
+
+    def flush(self) -> None:
+        """Publish all that is in flight, and handles that are to be called drained."""
+        self._publish_down_to(0)
+        if self._drained:
+            self._publish_markers()
+
+    def idle(self) -> None:
+        """Publish what there is and poll the lane; at least every 100 ms while nothing runs."""
+        self.flush()
+        self._pub.poll()
+
+    def run(self, lane: PlanLane, *, lockstep: bool = False) -> None:
+        """Work on plans until the engine ends the lane or somebody sets `stopped`.
+
+        A plan changes the batch. With `lockstep` each plan also is one step, as TP ranks whose
+        rows are compared need it; otherwise steps run by themselves while there is something to
+        run. Raises `LaneLost` where the engine or the processor died.
+        """
+        while not (lane.ended or self.stopped):
+            working = not lockstep and self.working
+            plans = lane.recv(0.0 if working else IDLE_WAIT_S)
+            for plan in plans:
+                self.change(plan.binds, plan.frees)
+                if lockstep:
+                    self.step()
+            if not lockstep and self.working:
+                self.step()
+            elif not plans:
+                self.idle()
+
+    def forget(self) -> None:
+        """Drop the batch and all that is in flight: after `LaneLost` nobody waits for it."""
+        self._batch.forget()
+        self._launcher.forget()
+        self._flights.clear()
+        self._drained.clear()
+
+    def warm_up(self, rows: int = 1, tokens: int = 1, steps: int = 2) -> float:
+        """Run a prefill and `steps` decode steps of made-up rows; returns the seconds they took.
+
+        Nothing of it is published or numbered. Raises `TokenpipeError` where a request is bound.
+        """
+        if self.working or len(self._batch):
+            raise TokenpipeError("warm_up: the batch must be empty")
+        began = time.monotonic()
+        warm_up(self._launcher, self.model, self.device, rows, tokens, steps)
+        return time.monotonic() - began
+
+    # --- publishing ---
+
+    def _publish_down_to(self, depth: int) -> None:
+        if self._failed is not None:
+            raise self._failed
+        while len(self._flights) > depth:
+            self._publish(self._flights[0])
+            self._flights.popleft()
+
+    def _publish(self, flight: Flight) -> None:
+        try:
+            columns = flight.arrive()
+            flight.publish(self._pub)
+        except LaneError as error:
+            if isinstance(error, FrameTooLarge):  # however often it is tried
+                raise self._give_up(error) from error
+            raise
+        except Exception as error:
+            raise self._give_up(error) from error
+        if flight.own:
+            for row, count in zip(flight.rows, columns.counted().tolist(), strict=True):
+                row.produced += count
+            self._batch.leave()
+
+    def _publish_markers(self) -> None:
+        self._pub.publish(self.steps + 1, [], [], drained=self._drained)
+        self.steps += 1
+        self._drained = []
+
+    def _give_up(self, error: BaseException) -> RunnerFailed:
+        """Report the rank; its bindings are rescheduled from what was published."""
+        what = f"step {self.steps + 1} on {self.device.name}: {type(error).__name__}: {error}"
+        self._failed = RunnerFailed(what)
+        self._flights.clear()
+        self._pub.fail(what)
+        return self._failed
+
+
+class CPUModelRunner(ModelRunner):
+    """Runs on the CPU, where a launch returns when it is done: depth 0 unless asked otherwise."""
+
+    platform = "cpu"
+
+
+class GPUModelRunner(ModelRunner):
+    """Runs on an NVIDIA GPU; copies go to page-locked memory."""
+
+    platform = "gpu"
+
+
+class XPUModelRunner(ModelRunner):
+    """Runs on a Kunlun XPU."""
+
+    platform = "xpu"
+
+
+class MetaxModelRunner(ModelRunner):
+    """Runs on a Metax GPU, a custom device of Paddle's."""
+
+    platform = "metax_gpu"
+
+
+_RUNNERS = {
+    runner.platform: runner
+    for runner in (CPUModelRunner, GPUModelRunner, XPUModelRunner, MetaxModelRunner)
+}
+
+
+def runner_for(platform: str) -> type[ModelRunner]:
+    """Return the runner of a platform as the topology names it."""
+    try:
+        return _RUNNERS[platform]
+    except KeyError:
+        raise ConfigError(f"no runner for {platform!r}: one of {', '.join(_RUNNERS)}") from None

@@ -1,0 +1,31 @@
+"""Run a model on made-up rows, so that the first request does not pay for first times."""
+
+from __future__ import annotations
+
+from .devices import Device
+from .launcher import Launcher, lengths_of
+from .model import GREEDY, Model, Row, Sampled
+
+
+def warm_up(
+    launcher: Launcher, model: Model, device: Device, rows: int, tokens: int, steps: int
+) -> None:
+    """Prefill `rows` rows of `tokens` zeros, decode `steps` times, and free them again."""
+    made_up = [
+        Row(slot + 1, slot, (0,) * tokens, (), GREEDY, GREEDY.max_tokens, slot=slot, entered=True)
+        for slot in range(rows)
+    ]
+    lengths = lengths_of(made_up)
+    try:
+        out = model.prefill(made_up)
+        for step in range(steps + 1):
+            own = isinstance(out, Sampled)
+            sampled = out if own else launcher.sample([out], made_up, lengths + step)
+            device.copy_off([sampled.tokens]).wait()
+            if step == steps:
+                break
+            last = None if own else sampled.tokens.clip(min=0)
+            out = model.decode(made_up, last, None if own else lengths + step + 1)
+    finally:
+        for row in made_up:
+            model.free(row)
