@@ -88,8 +88,6 @@ class RunnerBatch:
     def fresh(self) -> list[Row]:
         """Return the rows to prefill in this step, which join the company by it."""
         fresh, self._fresh = self._fresh, []
-        for row in fresh:
-            row.entered = True
         return fresh
 
     def company(self) -> Company:
@@ -105,6 +103,9 @@ class RunnerBatch:
 
     def join(self, rows: Iterable[Row]) -> None:
         """Let prefilled rows decode from the next step on."""
+        rows = list(rows)
+        for row in rows:
+            row.entered = True
         company = self._company
         company.settle()
         self._company = Company([*company.rows, *rows])

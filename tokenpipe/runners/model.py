@@ -36,7 +36,7 @@ class Row:
     slot: int = 0
     produced: int = 0  # tokens of this binding as of its last change of company
     failed: bool = False
-    entered: bool = False  # the model has seen it
+    entered: bool = False  # its prefill succeeded: the model is told when it leaves
     state: Any = field(default=None, repr=False)
 
     @classmethod
@@ -101,4 +101,7 @@ class Model(Protocol):
         """
 
     def free(self, row: Row) -> None:
-        """Forget a row: it ended, was preempted or aborted; a later step may reuse its slot."""
+        """Forget a row: it ended, failed, was preempted or aborted; its slot may be used again.
+
+        Called once for each row whose prefill succeeded.
+        """

@@ -1,0 +1,38 @@
+"""Who runs, in which order, and how long."""
+
+from __future__ import annotations
+
+from tests.runners.rig import bind, handle
+from tokenpipe.runners.batch import RunnerBatch
+from tokenpipe.runners.model import Row
+
+
+def test_a_company_is_the_same_object_until_somebody_comes_or_goes() -> None:
+    freed: list[int] = []
+    batch = RunnerBatch(lambda row: freed.append(row.slot))
+    batch.change([bind(0, (1, 2), tokens=3), bind(1, tokens=9)], [])
+    fresh = batch.fresh()
+    for row in fresh:
+        row.produced = 1
+    batch.join(fresh)
+    company = batch.company()
+    assert company.rows == fresh and company.lengths.tolist() == [3, 2]
+    company.advance()
+    assert batch.company() is company and company.lengths.tolist() == [4, 3]
+    company.advance()  # slot 0 has its three tokens
+    (left,) = batch.company().rows
+    assert (left.slot, left.produced, left.length) == (1, 3, 4)
+    assert [row.produced for row in fresh] == [3, 3]
+    batch.change([], [handle(1)])
+    assert batch.company().rows == [] and freed == [1] and len(batch) == 1
+    batch.forget()
+    assert freed == [1, 0] and not batch.due
+
+
+def test_a_row_says_where_it_stands() -> None:
+    row = Row.of(bind(2, (5, 6), tokens=7, output=(8, 9, 10)))
+    assert (row.slot, row.length, row.left) == (2, 5, 4)
+    row.produced = 3
+    assert (row.length, row.left) == (8, 1)
+    row.failed = True
+    assert row.left == 0

@@ -1,0 +1,51 @@
+"""Tensors of another framework come in by DLPack: here those of a CPU torch, where it is there."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tests.runners.rig import LoggedModel, Pub, bind, handle
+from tokenpipe.runners import CPUModelRunner, Row, Sampled
+
+torch = pytest.importorskip("torch", reason="torch is not installed")
+pytestmark = pytest.mark.usefixtures("paddle")
+
+
+class TorchModel(LoggedModel):
+    """The probe's logits as torch tensors."""
+
+    def prefill(self, rows: Sequence[Row]) -> Any:
+        return torch.from_numpy(super().prefill(rows).numpy())
+
+    def decode(self, rows: Sequence[Row], last: Any, lengths: Any) -> Any:
+        return torch.from_numpy(super().decode(rows, last, lengths).numpy())
+
+
+@pytest.mark.parametrize("depth", [0, 1])
+def test_logits_of_torch(depth: int) -> None:
+    model, pub = TorchModel([]), Pub([])
+    runner = CPUModelRunner(model, pub, depth=depth)
+    runner.change([bind(s, tokens=9) for s in range(3)])
+    while runner.step():
+        pass
+    assert pub.tokens == {handle(s): model.expected((s + 1,), 9) for s in range(3)}
+
+
+@pytest.mark.parametrize("dtype", ["int32", "int64"])
+def test_tokens_of_torch(dtype: str) -> None:
+    class Own(TorchModel):
+        def prefill(self, rows: Sequence[Row]) -> Any:
+            tokens = np.array([[row.slot, row.slot + 1] for row in rows], dtype)
+            return Sampled(torch.from_numpy(tokens), torch.tensor([2] * len(rows)))
+
+        def free(self, row: Row) -> None: ...
+
+    pub = Pub([])
+    runner = CPUModelRunner(Own([]), pub)
+    runner.change([bind(s, tokens=2) for s in range(3)])
+    runner.step()
+    assert pub.tokens == {handle(s): [s, s + 1] for s in range(3)}
