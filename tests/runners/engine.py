@@ -29,6 +29,7 @@ from tokenpipe import (
     SamplingParams,
     StepBind,
     StepLane,
+    StepLaneReader,
     StepPlan,
     Submitted,
     Topology,
@@ -36,6 +37,24 @@ from tokenpipe import (
 from tokenpipe.runners import ModelRunner, Row, Sampled, runner_for
 from tokenpipe.runners.probe import ProbeModel
 from tokenpipe.types import Event
+
+
+class Counted:
+    """A worker's end of its step lane that counts the plans which its worker is done with."""
+
+    def __init__(self, lane: StepLaneReader) -> None:
+        self._lane = lane
+        self.done = self._given = 0
+
+    @property
+    def ended(self) -> bool:
+        return self._lane.ended
+
+    def recv(self, timeout_s: float = 0.0) -> list[StepPlan]:
+        self.done = self._given
+        plans = self._lane.recv(timeout_s)
+        self._given += len(plans)
+        return plans
 
 
 class WorkerThread(threading.Thread):
@@ -46,6 +65,7 @@ class WorkerThread(threading.Thread):
         self.endpoint, self.dp, self.tp, self.make = endpoint, dp, tp, make
         self.error: BaseException | None = None
         self.runner: ModelRunner | None = None
+        self.lane: Counted | None = None
         self.start()
 
     def run(self) -> None:
@@ -53,7 +73,8 @@ class WorkerThread(threading.Thread):
         try:
             with Publisher(self.endpoint, self.dp, self.tp) as pub:
                 self.runner = self.make(pub)
-                self.runner.run(lane, lockstep=True)
+                self.lane = Counted(lane)
+                self.runner.run(self.lane, lockstep=True)
         except BaseException as error:
             self.error = error
         finally:
@@ -83,6 +104,7 @@ class Engine:
         ]
         self.events: list[Event] = []
         self.plans = 0
+        self.plans_of = [0] * self.dp
         self.asking: list[Asking] = []
         self.until(lambda: len(self.seen(RankUp)) == self.dp)
 
@@ -95,6 +117,8 @@ class Engine:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
+        if kind is None:  # TP ranks may lag behind, and a rank that is gone takes its plans along
+            self.until(lambda: all(self._is_done(worker) for worker in self.workers))
         for lane in self.lanes:
             lane.end()
         everybody: list[threading.Thread] = [*self.workers, *self.asking]
@@ -107,6 +131,10 @@ class Engine:
             thread.join(5)
         if kind is None:
             assert all(worker.error is None for worker in self.workers), self.workers[0].error
+
+    def _is_done(self, worker: WorkerThread) -> bool:
+        sent = self.plans_of[worker.dp]
+        return not worker.is_alive() or bool(worker.lane and worker.lane.done >= sent)
 
     def turn(self) -> list[Event]:
         """Read what happened."""
@@ -137,6 +165,7 @@ class Engine:
     def plan(self, dp: int, binds: Sequence[StepBind] = (), frees: Sequence[int] = ()) -> None:
         """Run one step of a rank, with these changes."""
         self.plans += 1
+        self.plans_of[dp] += 1
         self.lanes[dp].send(StepPlan(self.plans, tuple(binds), tuple(frees)))
 
 

@@ -13,6 +13,7 @@ from tokenpipe.errors import (
     ConfigError,
     FrameTooLarge,
     LaneFull,
+    LaneLost,
     RowsFailed,
     RunnerFailed,
     SlotBusy,
@@ -471,6 +472,18 @@ def test_in_lockstep_each_plan_is_one_step(platform: str, depth: int) -> None:
     rig.runner.run(Lane([*plans, None, StepPlan(4, (), (handle(0),)), None]), lockstep=True)
     assert rig.pub.tokens == {handle(0): rig.model.expected((1,), 3)}
     assert rig.pub.drained == [handle(0)]
+
+
+@each_platform
+@pytest.mark.parametrize("lockstep", [False, True])
+def test_a_dead_processor_costs_the_batch_and_not_the_worker(platform: str, lockstep: bool) -> None:
+    rig = Rig.of(platform, 1)
+    first = [StepPlan(1, (bind(0),)), StepPlan(2), StepPlan(3)]
+    plans = [*first, StepPlan(0, reset=True), StepPlan(4, (bind(0, (5,), 3, generation=2),))]
+    rig.pub.refuse = LaneLost("processor 0 died")
+    rig.runner.run(Lane([*plans, *[StepPlan(n) for n in range(5, 12)]]), lockstep=lockstep)
+    assert rig.pub.tokens[handle(0, 2)] == rig.model.expected((5,), 3)
+    assert handle(0) not in rig.pub.tokens and rig.pub.drained == []
 
 
 def test_run_ends_when_it_is_told_to() -> None:

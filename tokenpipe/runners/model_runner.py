@@ -8,10 +8,17 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import ClassVar, Protocol
 
-from tokenpipe.errors import ConfigError, FrameTooLarge, LaneError, RunnerFailed, TokenpipeError
+from tokenpipe.errors import (
+    ConfigError,
+    FrameTooLarge,
+    LaneError,
+    LaneLost,
+    RunnerFailed,
+    TokenpipeError,
+)
 from tokenpipe.wire import StepBind, StepPlan
 
 from .batch import RunnerBatch
@@ -141,19 +148,22 @@ class ModelRunner:
 
         A plan changes the batch. With `lockstep` each plan also is one step, as TP ranks whose
         rows are compared need it; otherwise steps run by themselves while there is something to
-        run. Raises `LaneLost` where the engine or the processor died.
+        run. Where the processor died it drops its batch and waits for the next one. Raises
+        `LaneLost` where the engine died.
         """
         while not (lane.ended or self.stopped):
             working = not lockstep and self.working
             plans = lane.recv(0.0 if working else IDLE_WAIT_S)
             for plan in plans:
+                if plan.reset:
+                    self.forget()
                 self.change(plan.binds, plan.frees)
                 if lockstep:
-                    self.step()
+                    self._unless_lost(self.step)
             if not lockstep and self.working:
-                self.step()
+                self._unless_lost(self.step)
             elif not plans:
-                self.idle()
+                self._unless_lost(self.idle)
 
     def forget(self) -> None:
         """Drop the batch and all that is in flight: after `LaneLost` nobody waits for it."""
@@ -174,6 +184,12 @@ class ModelRunner:
         return time.monotonic() - began
 
     # --- publishing ---
+
+    def _unless_lost(self, act: Callable[[], object]) -> None:
+        try:
+            act()
+        except LaneLost:  # the next life of the processor knows none of our handles
+            self.forget()
 
     def _publish_down_to(self, depth: int) -> None:
         if self._failed is not None:
