@@ -20,6 +20,7 @@ from tokenpipe.runners.probe import ProbeModel
 from tokenpipe.types import RowStatus, SamplingParams, make_handle
 from tokenpipe.wire import StepBind
 
+GREEDY = SamplingParams(temperature=0.0, max_tokens=1 << 30)
 PLATFORMS = ("cpu", "gpu", "xpu", "metax_gpu")
 
 
@@ -236,5 +237,5 @@ def bind(
         prompt or (slot + 1,),
         output,
         tokens,
-        params=params,
+        params=params or GREEDY,
     )

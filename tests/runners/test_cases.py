@@ -342,3 +342,13 @@ def test_a_row_that_fails_ends_its_request_with_an_error(runtime_dir: Path) -> N
         assert ends[good].finish_reason == FinishReason.LENGTH
         assert ends[bad].finish_reason == FinishReason.ERROR
         assert "refused a token" in (ends[bad].error or "")
+
+
+def test_an_engine_sees_how_far_its_workers_are(runtime_dir: Path) -> None:
+    with Engine(runtime_dir, tensor_parallel_size=2, slots_per_rank=1) as engine:
+        (lane,) = engine.lanes
+        assert lane.unread == 0
+        engine.plan(0)
+        engine.plan(0)
+        assert lane.unread >= 1  # nobody but `turn` reads acknowledgements
+        engine.until(lambda: lane.unread == 0)

@@ -21,10 +21,7 @@ GREEDY = SamplingParams(temperature=0.0, max_tokens=(1 << 31) - 1)
 
 @dataclass(slots=True, eq=False)
 class Row:
-    """One request in a slot, from its bind to its free. A model may keep what it likes in `state`.
-
-    Made of a `StepBind`, or of anything with its attributes. Without `params` it is greedy.
-    """
+    """One request in a slot, from its bind to its free. A model may keep what it likes in `state`."""
 
     handle: int
     key: int  # of the request: the same in its next binding, whatever slot or rank that has
@@ -41,15 +38,14 @@ class Row:
 
     @classmethod
     def of(cls, bind: StepBind) -> Row:
-        """Return the row of a new binding."""
-        params = bind.params or GREEDY
+        """Return the row of a new binding; its `max_tokens` is that of `params` where 0."""
         return cls(
             bind.handle,
             bind.key,
             tuple(bind.prompt_token_ids),
             tuple(bind.output_token_ids),
-            params,
-            bind.max_tokens or params.max_tokens,
+            bind.params,
+            bind.max_tokens or bind.params.max_tokens,
             bind.extra,
             split_handle(bind.handle)[1],
         )

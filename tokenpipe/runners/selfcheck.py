@@ -28,6 +28,7 @@ from .framework import load_paddle
 from .model_runner import ModelRunner, runner_for
 from .probe import ProbeModel
 
+GREEDY = SamplingParams(temperature=0.0, max_tokens=1 << 30)
 ROWS = 32
 TOKENS = 40
 
@@ -166,7 +167,12 @@ class Checks:
         """A row without a finite logit ends by itself."""
         runner, pub = self.runner(1, BrokenModel(platform=self.kind.platform))
         handles = [make_handle(0, slot, 1) for slot in range(3)]
-        runner.change([StepBind(h, i, 0, (i + 1,), max_tokens=4) for i, h in enumerate(handles)])
+        runner.change(
+            [
+                StepBind(h, i, 0, (i + 1,), max_tokens=4, params=GREEDY)
+                for i, h in enumerate(handles)
+            ]
+        )
         while runner.step():
             pass
         require(set(pub.bad) == {handles[1]}, f"bad rows of {pub.bad}")
@@ -178,7 +184,9 @@ class Checks:
         """What a step costs the forward's thread; figures, not a check."""
         runner, pub = self.runner(1)
         handles = [make_handle(0, slot, 1) for slot in range(ROWS)]
-        runner.change([StepBind(h, i, 0, (i,), max_tokens=2000) for i, h in enumerate(handles)])
+        runner.change(
+            [StepBind(h, i, 0, (i,), max_tokens=2000, params=GREEDY) for i, h in enumerate(handles)]
+        )
         took = []
         for _ in range(1000):
             began = time.perf_counter()
@@ -216,7 +224,7 @@ def play(runner: ModelRunner, pub: Packed) -> dict[tuple[int, ...], list[int]]:
     handles = [make_handle(0, slot, 1) for slot in range(ROWS)]
     for wave in range(0, ROWS, 8):
         runner.change(
-            StepBind(h, h, 0, p, max_tokens=TOKENS)
+            StepBind(h, h, 0, p, max_tokens=TOKENS, params=GREEDY)
             for h, p in zip(handles[wave : wave + 8], prompts[wave : wave + 8], strict=True)
         )
         for _ in range(3):
@@ -227,7 +235,7 @@ def play(runner: ModelRunner, pub: Packed) -> dict[tuple[int, ...], list[int]]:
     require(sorted(pub.drained) == sorted(handles), "a freed handle was not called drained once")
     again = [make_handle(0, ROWS - 1 - slot, 2) for slot in range(ROWS)]
     runner.change(
-        StepBind(h, h, len(streams[p]), p, tuple(streams[p]), max_tokens=TOKENS)
+        StepBind(h, h, len(streams[p]), p, tuple(streams[p]), max_tokens=TOKENS, params=GREEDY)
         for h, p in zip(again, prompts, strict=True)
     )
     while runner.step():
