@@ -21,7 +21,7 @@ GREEDY = SamplingParams(temperature=0.0, max_tokens=(1 << 31) - 1)
 
 @dataclass(slots=True, eq=False)
 class Row:
-    """One request in a slot, from its bind to its free. A model may keep what it likes in `state`."""
+    """One request in a slot, from bind to free. A model may keep what it likes in `state`."""
 
     handle: int
     key: int  # of the request: the same in its next binding, whatever slot or rank that has
