@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from multiprocessing import resource_tracker
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,12 @@ from benchmarks.bench_stopped import RANKS, STOPPED, measure
 from tokenpipe.bench.traces import load
 
 ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def tracker() -> None:
+    """Start the standard library's own helper process, which stays until we end."""
+    resource_tracker.ensure_running()
 
 
 def soak(*options: str) -> subprocess.CompletedProcess[str]:

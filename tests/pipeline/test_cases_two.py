@@ -16,24 +16,24 @@ def test_no_row_crosses_between_two_instances_of_one_topology(
     runtime_dir: Path, tmp_path: Path
 ) -> None:
     file = tmp_path / "t.yaml"
-    file.write_text("data_parallel_size: 2\nslots_per_rank: 32\n")
+    file.write_text("data_parallel_size: 2\nslots_per_rank: 64\n")
     same = Topology.load(file).model_dump(exclude_unset=True)
     with rig(runtime_dir, ranks=2, **same) as a, rig(runtime_dir, ranks=2, **same) as b:
         assert a.pipe.endpoint != b.pipe.endpoint
-        keys = {id(r): r.submit_many(50, tokens=3) for r in (a, b)}
-        handles = {
-            id(r): [r.bind(k, i // 2, i % 2) for i, k in enumerate(keys[id(r)])] for r in (a, b)
-        }
-        assert handles[id(a)] == handles[id(b)]  # as alike as two can be
-        for r, base in ((a, 1000), (b, 2000)):
+        keys, handles = {}, {}
+        for name, r in (("a", a), ("b", b)):
+            keys[name] = [r.submit(tokens=3, request_id=f"{name}{i}") for i in range(100)]
+            handles[name] = [r.bind(key, i // 2, i % 2) for i, key in enumerate(keys[name])]
+        assert handles["a"] == handles["b"]  # as alike as two can be
+        for name, r, base in (("a", a, 1000), ("b", b, 2000)):
             for dp in range(2):
-                mine = handles[id(r)][dp::2]
+                mine = handles[name][dp::2]
                 rows = [(h, [base + 2 * i + dp] * 3) for i, h in enumerate(mine)]
                 r.publish(rows, mine, dp=dp)
-        for r, base in ((a, 1000), (b, 2000)):
-            r.until(lambda r=r: r.ended(*keys[id(r)]))
-            got = [r.got[key].tokens for key in keys[id(r)]]
-            assert got == [[base + i] * 3 for i in range(50)]
+        for name, r, base in (("a", a, 1000), ("b", b, 2000)):
+            r.until(lambda r=r, name=name: r.ended(*keys[name]))
+            assert [r.got[key].tokens for key in keys[name]] == [[base + i] * 3 for i in range(100)]
+            assert {q.external_id[0] for q in r.requests.values()} == {name}
 
 
 @pytest.mark.case("B09")

@@ -187,10 +187,21 @@ class _Bench:
             self.progress(counts["Finished"] + counts["Aborted"], total)
 
     def settle(self) -> None:
-        """Schedule until every slot is free again, or the time for closing is over."""
-        deadline = time.monotonic() + self.pipe.topology.timeouts.close_s
-        while not (self.options.discard or self.scheduler.idle or time.monotonic() > deadline):
+        """Schedule until every slot is free again, or none has come free for a while.
+
+        After a flood the processors may have seconds of rows before them.
+        """
+        if self.options.discard:
+            return
+        timeouts = self.pipe.topology.timeouts
+        patience_s = timeouts.marker_s + timeouts.close_s
+        least = self.scheduler.unreleased
+        deadline = time.monotonic() + patience_s
+        while not self.scheduler.idle and time.monotonic() < deadline:
             self._events(0.05)
+            if self.scheduler.unreleased < least:
+                least = self.scheduler.unreleased
+                deadline = time.monotonic() + patience_s
 
     def finish(self) -> dict[str, Any]:
         """End the workers in order, read every report, add them up."""
@@ -203,7 +214,8 @@ class _Bench:
         self.ending = True
         for dp in self.ranks:
             self.pipe.step_lane(dp).end()
-        self._await_workers(time.monotonic() + self.pipe.topology.timeouts.close_s + 1)
+        # Closing its lane may take a worker close_s; on a busy machine its exit takes time, too.
+        self._await_workers(time.monotonic() + 2 * self.pipe.topology.timeouts.close_s + 5)
         return summarise(
             self.options,
             self.trace,
@@ -230,9 +242,10 @@ class _Bench:
         return self.children.start(ChildSpec(role, rank, f"tokenpipe.{role}", tuple(args)))
 
     def _await_workers(self, deadline: float) -> None:
-        while any(child.died is None for child in self.workers):
+        while living := [child for child in self.workers if child.died is None]:
             if time.monotonic() > deadline:
-                raise BenchFailed("a worker did not end though its step lane did")
+                names = ", ".join(map(str, living))
+                raise BenchFailed(f"{names} did not end though the step lanes did")
             self.pipe.wait(0.05)
             events = self.pipe.poll()
             self.scheduler.handle(events, time.monotonic())  # nothing more is ordered
