@@ -42,7 +42,8 @@ class AsyncClient:
         self._endpoint = endpoint
         self._name = f"client-{os.getpid()}-{id(self):x}" if name is None else name
         self._guard = ForkGuard()
-        self._timer: asyncio.TimerHandle | None = None
+        self._timer: asyncio.Handle | None = None
+        self._timer_at = 0.0  # kept here: uvloop's handle of a time that has come does not know it
         self._scheduled = False
         self._lanes: Lanes | None = None
 
@@ -193,9 +194,10 @@ class AsyncClient:
         if (own := self._core.next_deadline) is not None:
             deadline = min(deadline, own)
         if self._timer is not None:
-            if self._timer.when() <= deadline:
+            if self._timer_at <= deadline:
                 return
             self._timer.cancel()
+        self._timer_at = deadline
         self._timer = self._loop.call_at(deadline, self._tick)
 
     def _soon(self) -> None:

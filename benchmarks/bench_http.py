@@ -1,0 +1,172 @@
+"""Ask what HTTP costs: SSE tokens/s and CPU a token of the API server, beside a bare app.
+
+`ours` is the whole of `python -m tokenpipe serve` with its synthetic engine, `bare` a Starlette app
+that streams chunks made beforehand, one token each, on the same server: the ceiling. Sides take
+turns. With `--rate` ours is paced, so that (nearly) every chunk is one token: its CPU per event is
+then what a chunk costs. CPU is that of the processes that answer HTTP, all threads.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import re
+import statistics
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from rich.console import Console
+from rich.table import Table
+
+from tokenpipe.bench.cpu import cpu_s
+from tokenpipe.bench.summary import machine as describe_machine
+from tokenpipe.supervisor import Child, ChildSpec, Supervisor
+
+START_S = 60.0
+ROOT = str(Path(__file__).parent.parent)
+
+
+class Side(NamedTuple):
+    """A server that is measured."""
+
+    name: str
+    url: str
+    pids: list[int]  # that answer HTTP
+
+
+def main(argv: Sequence[str]) -> int:
+    """Measure, print a table; 1 where a stream came short."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--streams", type=int, default=256)
+    parser.add_argument("--tokens", type=int, default=400, help="of each stream")
+    parser.add_argument("--workers", type=int, nargs="+", default=[1, 2])
+    parser.add_argument("--rate", type=float, default=0.0, help="steps/s of ours; 0 is a flood")
+    parser.add_argument("--repeat", type=int, default=3)
+    parser.add_argument("--json", type=Path, help="write the figures there")
+    args = parser.parse_args(argv)
+    report: dict[str, Any] = {"machine": describe_machine(), "sides": {}}
+    for workers in args.workers:
+        report["sides"][workers] = measure(args, workers)
+    show(report["sides"])
+    if args.json:
+        args.json.write_text(json.dumps(report, indent=1) + "\n")
+    return int(any(run["short"] for side in report["sides"].values() for run in side.values()))
+
+
+def measure(args: argparse.Namespace, workers: int) -> dict[str, dict[str, float]]:
+    """Return the median run of both sides."""
+    runs: dict[str, list[dict[str, float]]] = {"bare": [], "ours": []}
+    with (
+        tempfile.TemporaryDirectory(prefix="bench-http-") as scratch,
+        Supervisor(Path(scratch)) as children,
+        serving(children, "bare", Path(scratch), workers, args) as bare,
+        serving(children, "ours", Path(scratch), workers, args) as ours,
+    ):
+        for turn in range(args.repeat + 1):  # the first warms up
+            for side in (bare, ours):
+                run = one_run(children, side, args, turn)
+                if turn:
+                    runs[side.name].append(run)
+    return {name: median(found) for name, found in runs.items()}
+
+
+@contextmanager
+def serving(
+    children: Supervisor, name: str, scratch: Path, workers: int, args: argparse.Namespace
+) -> Iterator[Side]:
+    """Start one side and wait until it serves."""
+    if name == "bare":
+        module, options = "benchmarks.bare_sse", ("--workers", str(workers))
+    else:
+        topology = scratch / "topology.yaml"
+        where = {"runtime_dir": str(scratch / "run"), "log_dir": str(scratch / "logs")}
+        api = {"port": 0, "workers": workers}
+        keys = {**where, "api": api, "slots_per_rank": args.streams, "name": "bench"}
+        topology.write_text(json.dumps(keys))
+        module = "tokenpipe"
+        options = ("serve", str(topology), "--engine-arg", f"rate={args.rate}")
+    child = children.start(ChildSpec(name, "0", module, options, {"PYTHONPATH": ROOT}))
+    url = ""
+    deadline = time.monotonic() + START_S
+    while not url:
+        found = re.search(r"serving on (\S+);", child.log_tail())
+        url = found[1] if found else ""
+        if children.poll(0.05) or time.monotonic() > deadline:
+            raise SystemExit(f"{name} did not start:\n{child.log_tail()}")
+    try:
+        yield Side(name, url, answering(child, name, workers))
+    finally:
+        children.stop(20.0, [child])
+
+
+def answering(child: Child, name: str, workers: int) -> list[int]:
+    """Return the processes that answer HTTP, once they are all there."""
+    deadline = time.monotonic() + START_S
+    while time.monotonic() < deadline:
+        (root,) = [child.pid] if name == "bare" else below(child.pid, "tp:api")[:1] or [0]
+        found = [root] if workers == 1 else below(root, "")
+        if root and len(found) == workers:
+            return found
+        time.sleep(0.05)
+    raise SystemExit(f"{name}: no {workers} worker(s)")
+
+
+def below(pid: int, title: str) -> list[int]:
+    """Return the children of a process whose name begins so."""
+    children: list[int] = []
+    for task in Path(f"/proc/{pid}/task").iterdir():
+        children += map(int, (task / "children").read_text().split())
+    return [c for c in children if Path(f"/proc/{c}/comm").read_text().startswith(title)]
+
+
+def one_run(
+    children: Supervisor, side: Side, args: argparse.Namespace, turn: int
+) -> dict[str, float]:
+    """Load one side once; its CPU is read around the load."""
+    options = ("--url", side.url, "--streams", str(args.streams), "--tokens", str(args.tokens))
+    before = sum(map(cpu_s, side.pids))
+    rank = f"{side.name}-{turn}"
+    spec = ChildSpec("load", rank, "benchmarks.http_load", options, {"PYTHONPATH": ROOT})
+    load = children.start(spec)
+    while load.died is None:
+        if any(died.child is not load for died in children.poll(1.0)):
+            raise SystemExit(f"{side.name} ended")
+    cpu = sum(map(cpu_s, side.pids)) - before
+    if load.died.returncode:
+        raise SystemExit(str(load.died))
+    run: dict[str, float] = json.loads(load.died.log_tail)
+    run["tokens_per_s"] = run["tokens"] / run["wall_s"]
+    run["cpu_us_per_token"] = cpu / run["tokens"] * 1e6
+    run["cpu_us_per_event"] = cpu / run["events"] * 1e6
+    return run
+
+
+def median(runs: list[dict[str, float]]) -> dict[str, float]:
+    """Return the run in the middle by tokens/s."""
+    middle = statistics.median_low([run["tokens_per_s"] for run in runs])
+    found = next(run for run in runs if run["tokens_per_s"] == middle)
+    return {**found, "short": sum(run["short"] for run in runs)}
+
+
+def show(sides: dict[int, dict[str, dict[str, float]]]) -> None:
+    """Print both sides and their ratio."""
+    table = Table("workers", "side", "tokens/s", "tokens/event", "CPU µs/token", "CPU µs/event")
+    for workers, pair in sides.items():
+        for name, run in pair.items():
+            row = [f"{run['tokens_per_s']:,.0f}", f"{run['tokens'] / run['events']:.2f}"]
+            row += [f"{run['cpu_us_per_token']:.1f}", f"{run['cpu_us_per_event']:.1f}"]
+            table.add_row(str(workers), name, *row)
+        bare, ours = pair["bare"], pair["ours"]
+        ratios = ["tokens_per_s", "cpu_us_per_token", "cpu_us_per_event"]
+        first, *rest = (ours[key] / bare[key] for key in ratios)
+        table.add_row(str(workers), "ours / bare", f"{first:.2f}", "", *(f"{r:.2f}" for r in rest))
+    Console().print(table)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
