@@ -2,8 +2,9 @@
 
 `ours` is the whole of `python -m tokenpipe serve` with its synthetic engine, `bare` a Starlette app
 that streams chunks made beforehand, one token each, on the same server: the ceiling. Sides take
-turns. With `--rate` ours is paced, so that (nearly) every chunk is one token: its CPU per event is
-then what a chunk costs. CPU is that of the processes that answer HTTP, all threads.
+turns. A flood says how many tokens a second come through (ours merges those that pile up); with
+`--rate` both are paced, every chunk is one token, and CPU per event says what a chunk costs. CPU is
+that of the processes that answer HTTP, all threads.
 """
 
 from __future__ import annotations
@@ -45,7 +46,9 @@ def main(argv: Sequence[str]) -> int:
     parser.add_argument("--streams", type=int, default=256)
     parser.add_argument("--tokens", type=int, default=400, help="of each stream")
     parser.add_argument("--workers", type=int, nargs="+", default=[1, 2])
-    parser.add_argument("--rate", type=float, default=0.0, help="steps/s of ours; 0 is a flood")
+    parser.add_argument(
+        "--rate", type=float, default=0.0, help="chunks/s of a stream; 0 is a flood"
+    )
     parser.add_argument("--repeat", type=int, default=3)
     parser.add_argument("--json", type=Path, help="write the figures there")
     args = parser.parse_args(argv)
@@ -82,6 +85,7 @@ def serving(
     """Start one side and wait until it serves."""
     if name == "bare":
         module, options = "benchmarks.bare_sse", ("--workers", str(workers))
+        options += ("--rate", str(args.rate))
     else:
         topology = scratch / "topology.yaml"
         where = {"runtime_dir": str(scratch / "run"), "log_dir": str(scratch / "logs")}
