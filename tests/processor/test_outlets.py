@@ -75,11 +75,16 @@ def test_past_the_window_output_merges_and_then_goes_on_where_it_stood(o: Outlet
         o.turn()
         assert o.outlet.lane.unacked_bytes <= WINDOW
     frames = o.outlet.lane.unacked_frames
+    acked_at = o.outlet._acked_at
+    assert o.outlet.behind(acked_at + 0.01)  # at work: worth a wait
+    assert not o.outlet.behind(acked_at + 1.0)  # stopped: nobody waits for it
     assert o.rig.processor.unsent_bytes(0) > 4 * 50 * 100  # most of it waits, in one place
     o.client.acks = True
     expected = [1] + [100 + step % 800 for step in range(200) for _ in range(50)]
     o.until(lambda: o.client.tokens()[1] == expected)
     assert len(o.client.frames) < frames + 12  # what waited came in a few frames
+    o.until(lambda: not o.outlet.lane.unacked_frames)
+    assert not o.outlet.behind(o.outlet._acked_at)
 
 
 def test_a_final_row_passes_a_full_window(o: Outlet) -> None:

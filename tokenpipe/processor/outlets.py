@@ -14,6 +14,7 @@ RESERVE_BYTES = 1 << 20  # past the window, for final rows and rows that must go
 FRAME_BYTES = 1 << 20
 LEAST_ROOM = 1 << 12
 BEHIND = 4  # the share of its window that a client may leave unacknowledged before it is behind
+STILL_S = 0.05  # one that acknowledges nothing for so long is not slow but stopped
 
 
 class ClientOutlet:
@@ -41,6 +42,9 @@ class ClientOutlet:
         # holds one token at least, and that may have a whole vocabulary of logprobs.
         self._flushed: bytes | None = None
         self._window = topology.bounds.client_window_bytes
+        self._clock = clock
+        self._acked = 0  # the first frame that is not acknowledged
+        self._acked_at = clock()
         self.lane = open_sender(
             instance,
             output_lane(processor, client.client),
@@ -56,10 +60,14 @@ class ClientOutlet:
         """When the lane wants its next tick."""
         return self.lane.next_deadline
 
-    @property
-    def behind(self) -> bool:
-        """Whether the client has not yet applied much of what it was sent."""
-        return self.lane.unacked_bytes > self._window // BEHIND and not self.lane.lost
+    def behind(self, now: float) -> bool:
+        """Whether the client works on what it was sent, and has much of it left.
+
+        A stopped one is not: to wait for it would slow down everybody else for nothing.
+        """
+        if self.lane.unacked_bytes <= self._window // BEHIND or self.lane.lost:
+            return False
+        return now - self._acked_at < STILL_S
 
     @property
     def stuck(self) -> bool:
@@ -97,6 +105,9 @@ class ClientOutlet:
     def poll(self) -> None:
         """Read acknowledgements."""
         self.lane.poll()
+        first = self.lane.window.first
+        if first != self._acked:
+            self._acked, self._acked_at = first, self._clock()
 
     def close(self, timeout_s: float) -> int:
         """End the lane; returns the frames the client did not acknowledge."""

@@ -99,7 +99,7 @@ class ProcessorService:
         """Wait for something to do, do it; False when nothing had come in `timeout_s`."""
         now = self._clock()
         pause_s = self._read_due - now if timeout_s > 0 else 0.0
-        if pause_s > 0 and any(outlet.behind for outlet in self._outlets.values()):
+        if pause_s > 0 and any(outlet.behind(now) for outlet in self._outlets.values()):
             busy = self._beside.wait(min(pause_s, self._wait_s(timeout_s)))
         else:
             pause_s = 0.0
