@@ -10,10 +10,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from tokenpipe.bench.scheduler import Scheduler
-
 from tokenpipe import AsyncClient, Event, FinishReason, Pipeline, SamplingParams, Topology
 from tokenpipe.bench.oracle import sequence
+from tokenpipe.engine import Scheduler
 from tokenpipe.supervisor import Child, ChildSpec, Supervisor
 
 PATIENCE_S = 30.0
