@@ -28,6 +28,7 @@ def model() -> Any:
         from transformers import LlamaConfig, LlamaForCausalLM
 
         torch.manual_seed(0)
+        torch.set_num_threads(1)  # tiny tensors: more would wait for one another
         config = LlamaConfig(
             vocab_size=512,
             hidden_size=64,

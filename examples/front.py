@@ -1,0 +1,98 @@
+"""Stand before an engine that schedules by itself: a slot for each request in its hands.
+
+Such an engine preempts and resumes on its own. Its request keeps slot and handle meanwhile, for
+nobody has to know: no row comes for a while, and then the next token does.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+
+from tokenpipe import (
+    Aborted,
+    AbortRequested,
+    Finished,
+    Pipeline,
+    RankLost,
+    RankUp,
+    Released,
+    Request,
+    Rescheduled,
+    Submitted,
+)
+
+
+class Front:
+    """Binds what is submitted while slots are free, and passes on what the engine must know.
+
+    Args:
+        pipe: the pipeline, with one DP rank; this object reads its events.
+        refuse: says why the engine cannot serve a request, None where it can.
+        start: takes a handle and its request into the engine.
+        cancel: tells the engine that nobody wants a handle any more. Its worker's drained row is
+            the answer, as it is for one that ended by itself.
+    """
+
+    def __init__(
+        self,
+        pipe: Pipeline,
+        refuse: Callable[[Request], str | None],
+        start: Callable[[int, Request], None],
+        cancel: Callable[[int], None],
+    ) -> None:
+        self._pipe = pipe
+        self._refuse = refuse
+        self._start = start
+        self._cancel = cancel
+        self._waiting: deque[Request] = deque()
+        self.free: set[int] = set()
+        self.bound: dict[int, int] = {}  # handle to slot, until released
+        self.up = False
+
+    def turn(self, timeout_s: float) -> None:
+        """Wait for what comes, at most so long, and heed it."""
+        self._pipe.wait(timeout_s)
+        for event in self._pipe.poll():
+            match event:
+                case RankUp():
+                    self.up = True
+                    slots = set(range(self._pipe.topology.slots_per_rank))
+                    self.free = slots - set(self.bound.values())
+                case RankLost():
+                    self.up = False
+                case Submitted(request):
+                    self._submitted(request)
+                case AbortRequested(request):
+                    with self._pipe.step() as commands:
+                        commands.abort(request)
+                case Finished(_, handle):
+                    self._cancel(handle)
+                case Aborted(request, handle):
+                    if handle is not None:
+                        self._cancel(handle)
+                    elif request in self._waiting:
+                        self._waiting.remove(request)
+                case Rescheduled(request, handle, reason):
+                    self._cancel(handle)
+                    self._pipe.reject(request, f"the engine lost it: {reason}")
+                case Released(_, handle) if handle in self.bound:
+                    self.free.add(self.bound.pop(handle))
+        while self.up and self.free and self._waiting:
+            request, slot = self._waiting.popleft(), self.free.pop()
+            with self._pipe.step() as commands:
+                handle = commands.bind(request, slot)
+            self.bound[handle] = slot
+            self._start(handle, request)
+
+    def refuse_all(self, why: str) -> None:
+        """End what waits with an error."""
+        while self._waiting:
+            self._pipe.reject(self._waiting.popleft(), why)
+
+    def _submitted(self, request: Request) -> None:
+        why = self._refuse(request)
+        if why is None:
+            self._waiting.append(request)
+        else:
+            self._pipe.reject(request, why)

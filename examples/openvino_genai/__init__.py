@@ -1,0 +1,1 @@
+"""Continuous batching of OpenVINO GenAI, its tokens carried by tokenpipe."""

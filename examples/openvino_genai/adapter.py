@@ -1,0 +1,109 @@
+"""Carry the tokens of OpenVINO GenAI's continuous batching through tokenpipe.
+
+`step()` holds the GIL, seconds in a prefill, so this runs in a worker process of its own:
+`python -m tokenpipe serve --engine examples.openvino_genai.adapter:OpenVINOEngine`.
+It preempts by itself; all that shows is a step without a token for a request that runs.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import openvino as ov
+import openvino_genai as genai
+
+from examples.smollm2.weights import find_gguf
+from tokenpipe import RowStatus, StepBind
+from tokenpipe.engine import Place, Rows
+
+# Else results depend on who shares the batch; a server that need not compare them drops it.
+EXACT = {
+    "KV_CACHE_PRECISION": "f32",
+    "INFERENCE_PRECISION_HINT": "f32",
+    "DYNAMIC_QUANTIZATION_GROUP_SIZE": "0",
+}
+
+
+class OpenVINOEngine:
+    """One rank: a ContinuousBatchingPipeline.
+
+    Args:
+        place: where in the topology this runs.
+        model: an OpenVINO model directory or a GGUF file; None is SmolLM2 from its wheel.
+        blocks: KV cache blocks; with few of them it preempts.
+        report: file that counts preemptions at the end, for those who look for them.
+    """
+
+    def __init__(
+        self,
+        place: Place,
+        model: str | None = None,
+        blocks: int = 0,
+        report: str | None = None,
+    ) -> None:
+        scheduler = genai.SchedulerConfig()
+        scheduler.max_num_seqs = place.topology.slots_per_rank
+        scheduler.enable_prefix_caching = False
+        if blocks:
+            scheduler.num_kv_blocks = blocks
+        else:
+            scheduler.cache_size = 1  # GB
+        path = model or str(find_gguf())
+        self._pipe = genai.ContinuousBatchingPipeline(path, scheduler, "CPU", EXACT)
+        self._open: dict[int, Any] = {}  # handle to OpenVINO's, until it ended or was freed
+        self._spoke: set[int] = set()
+        self._report = Path(report) if report else None
+        self.preempted = 0
+
+    def admit(self, binding: StepBind) -> None:
+        """Hand a request over; one that was here before goes on behind its output."""
+        ids = [*binding.prompt_token_ids, *binding.output_token_ids]
+        params, left = binding.params, binding.max_tokens - len(binding.output_token_ids)
+        config = genai.GenerationConfig(
+            max_new_tokens=left, ignore_eos=params.ignore_eos, do_sample=params.temperature > 0
+        )
+        if config.do_sample:
+            config.temperature, config.top_p = params.temperature, params.top_p
+            config.rng_seed = params.seed or 0
+            if params.top_k > 0:
+                config.top_k = params.top_k
+        tensor = ov.Tensor(np.array([ids], np.int64))
+        self._open[binding.handle] = self._pipe.add_request(binding.handle, tensor, config)
+
+    def step(self) -> Rows | None:
+        """Run one step and read what it brought; None where it brought nothing."""
+        if not self._open:
+            return None
+        self._pipe.step()
+        handles: list[int] = []
+        tokens: list[int] = []
+        counts: list[int] = []
+        status: list[int] = []
+        for handle, generation in list(self._open.items()):
+            new: list[int] = []
+            while generation.can_read():
+                new += next(iter(generation.read().values())).generated_ids
+            state = generation.get_status()
+            if state != genai.GenerationStatus.RUNNING:
+                del self._open[handle]
+            elif not new and handle in self._spoke:
+                self.preempted += 1
+            refused = state == genai.GenerationStatus.IGNORED  # no room for it in the cache
+            if new or refused:
+                self._spoke.add(handle)
+                handles.append(handle)
+                tokens += new
+                counts.append(len(new))
+                status.append(RowStatus.ERROR if refused else RowStatus.OK)
+        if self._report is not None:
+            self._report.write_text(str(self.preempted))
+        return Rows(handles, tokens, counts, status=status) if handles else None
+
+    def free(self, handle: int) -> None:
+        """Let a request go, wherever it is."""
+        self._spoke.discard(handle)
+        generation = self._open.pop(handle, None)
+        if generation is not None:
+            generation.cancel()

@@ -1,0 +1,125 @@
+"""Chat in the terminal: `python -m examples.smollm2.chat`, or `make demo`.
+
+The engine runs in a thread of this process, its workers in processes of their own. Text is decoded
+from the ids as they come.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import sys
+import threading
+from collections import Counter
+
+from tokenizers.decoders import DecodeStream
+
+from tokenpipe import AsyncClient, SamplingParams
+
+from .engine import Engine, Options
+from .tokenizer import Chat
+
+MAX_TOKENS = 256
+
+
+class EngineThread(threading.Thread):
+    """Makes an engine and serves until told to stop; keeps what it died of."""
+
+    def __init__(self, options: Options) -> None:
+        super().__init__(name="engine")
+        self._options = options
+        self._told = threading.Event()
+        self.up = threading.Event()
+        self.endpoint = ""
+        self.counts = Counter[str]()
+        self.error: BaseException | None = None
+        self.start()
+
+    def run(self) -> None:
+        """Serve."""
+        try:
+            with Engine(self._options) as engine:
+                self.endpoint = engine.pipe.endpoint
+                self.counts = engine.scheduler.counts
+                self.up.set()
+                engine.serve(self._told.is_set)
+        except BaseException as error:
+            self.error = error
+        finally:
+            self.up.set()
+
+    def wait_up(self) -> str:
+        """Return the endpoint once the engine serves."""
+        self.up.wait()
+        if self.error is not None:
+            raise self.error
+        return self.endpoint
+
+    def end(self) -> None:
+        """Stop serving."""
+        self._told.set()
+        self.join()
+
+
+async def answer(client: AsyncClient, chat: Chat, messages: list[dict[str, str]]) -> str:
+    """Stream one answer to the terminal and return it."""
+    prompt = chat.prompt(messages)
+    params = SamplingParams(max_tokens=MAX_TOKENS, temperature=0.2, top_p=0.9)
+    stream, said = DecodeStream(skip_special_tokens=True), list[str]()
+    async for output in client.generate(prompt, params):
+        for token in output.token_ids:
+            piece = stream.step(chat.tokenizer, token) or ""
+            said.append(piece)
+            print(piece, end="", flush=True)
+        if output.error:
+            print(f"[{output.error}]", end="")
+    print(flush=True)
+    return "".join(said)
+
+
+async def talk(endpoint: str, chat: Chat, questions: list[str]) -> None:
+    """Answer the questions that were given, or those that are typed."""
+    messages: list[dict[str, str]] = []
+    async with AsyncClient(endpoint, name="chat") as client:
+        while True:
+            if questions:
+                question = questions.pop(0)
+                print(f"> {question}")
+            elif messages and not sys.stdin.isatty():
+                return
+            else:
+                question = await asyncio.to_thread(_typed)
+            if not question:
+                return
+            messages.append({"role": "user", "content": question})
+            messages.append({"role": "assistant", "content": await answer(client, chat, messages)})
+            while len(chat.prompt(messages)) > Options.room - MAX_TOKENS - 64:
+                del messages[:2]  # the oldest turn makes room
+
+
+def _typed() -> str:
+    try:
+        return input("> ").strip()
+    except EOFError:
+        return ""
+
+
+def main() -> int:
+    """Start everything, talk, end everything."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("question", nargs="*", help="ask this and end; else type, Ctrl-D ends")
+    parser.add_argument("--dp", type=int, default=1, help="data-parallel ranks")
+    args = parser.parse_args()
+    print("Unpacking the weights once and starting the engine ...", flush=True)
+    engine = EngineThread(Options(dp=args.dp))
+    try:
+        asyncio.run(talk(engine.wait_up(), Chat(), args.question))
+    except KeyboardInterrupt:
+        print()
+    finally:
+        engine.end()
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

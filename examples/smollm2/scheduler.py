@@ -1,0 +1,174 @@
+"""Continuous batching under a KV budget: what an engine decides, on tokenpipe's events.
+
+Each plan is one step of a rank, so lengths are known by counting: a request that runs has one token
+more after each plan. When the next step would not fit the budget, the youngest goes.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, deque
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+
+from tokenpipe import (
+    Aborted,
+    AbortRequested,
+    Event,
+    Finished,
+    Pipeline,
+    PrefillDone,
+    RankLost,
+    RankUp,
+    Request,
+    Rescheduled,
+    StepBind,
+    StepPlan,
+    Submitted,
+)
+
+HEADROOM_STEPS = 8  # of all that run, before one more comes in: else it would go right again
+
+
+@dataclass(slots=True)
+class Running:
+    """A bound request: where it is, and how many tokens it has there."""
+
+    request: Request
+    handle: int
+    slot: int
+    length: int
+    end: int  # its length when it has all its tokens
+
+
+@dataclass(slots=True)
+class Rank:
+    """One DP rank's slots."""
+
+    free: list[int] = field(default_factory=list)
+    running: dict[int, Running] = field(default_factory=dict)  # by handle, oldest first
+    leaving: dict[int, Running] = field(default_factory=dict)  # preempted, not yet handed back
+    frees: list[int] = field(default_factory=list)  # handles that its worker is to let go
+    plans: int = 0
+
+    @property
+    def used(self) -> int:
+        """Return how many tokens its cache has to hold after the next step."""
+        return sum(min(one.length + 1, one.end) for one in self.running.values())
+
+
+class Scheduler:
+    """First come first served, to the rank with the most room; preempted requests go first."""
+
+    def __init__(self, pipe: Pipeline, kv_tokens: int, room: int) -> None:
+        """Schedule `pipe` with `kv_tokens` tokens of cache per rank, `room` in a slot."""
+        self._pipe = pipe
+        self._kv_tokens = kv_tokens
+        self._room = min(room, kv_tokens)
+        self._waiting: deque[tuple[Request, list[int]]] = deque()
+        self._ranks = {dp: Rank() for dp in range(pipe.topology.data_parallel_size)}
+        self.counts: Counter[str] = Counter()
+
+    @property
+    def busy(self) -> bool:
+        """Whether anything runs or waits to."""
+        return bool(self._waiting) or any(
+            r.running or r.frees or r.leaving for r in self._ranks.values()
+        )
+
+    def take(self, events: Iterable[Event]) -> None:
+        """Heed what the pipeline says."""
+        for event in events:
+            self.counts[type(event).__name__] += 1
+            match event:
+                case Submitted(request):
+                    self._submitted(request)
+                case Rescheduled(request, handle, _, ids) | PrefillDone(request, handle, ids):
+                    self._over(handle)
+                    self._waiting.appendleft((request, ids))
+                case Finished(_, handle):
+                    self._over(handle)
+                case Aborted(request, handle):
+                    self._forget(request)
+                    self._over(handle)
+                case AbortRequested(request):
+                    self._abort(request)
+                case RankUp(dp):
+                    self._ranks[dp] = Rank(free=list(range(self._pipe.topology.slots_per_rank)))
+                case RankLost(dp):
+                    self._ranks[dp] = Rank()  # what ran there comes back as Rescheduled
+
+    def plan(self, dp: int) -> StepPlan | None:
+        """Return the next step of a rank, its commands sent; None where it has nothing to do."""
+        rank = self._ranks[dp]
+        binds: list[StepBind] = []
+        with self._pipe.step(dp) as commands:
+            while rank.used > self._kv_tokens:
+                handle, youngest = rank.running.popitem()
+                commands.preempt(handle)
+                rank.leaving[handle] = youngest
+                rank.frees.append(handle)
+                self.counts["preempted"] += 1
+            while self._waiting and rank.free and dp == self._roomiest():
+                request, ids = self._waiting[0]
+                length = len(request.prompt_token_ids) + len(ids)
+                ahead = HEADROOM_STEPS * (len(rank.running) + 1)
+                if rank.running and rank.used + length + ahead > self._kv_tokens:
+                    break
+                self._waiting.popleft()
+                slot = min(rank.free)
+                rank.free.remove(slot)
+                handle = commands.bind(request, slot)
+                end = len(request.prompt_token_ids) + request.params.max_tokens
+                rank.running[handle] = Running(request, handle, slot, length, end)
+                binds.append(
+                    StepBind(
+                        handle,
+                        request.internal_id,
+                        len(ids),
+                        request.prompt_token_ids,
+                        tuple(ids),
+                        request.params.max_tokens,
+                        params=request.params,
+                    )
+                )
+        if not rank.running and not rank.frees:
+            return None
+        for one in rank.running.values():
+            one.length = min(one.length + 1, one.end)
+        rank.plans += 1
+        frees, rank.frees = tuple(rank.frees), []
+        return StepPlan(rank.plans, tuple(binds), frees)
+
+    def _submitted(self, request: Request) -> None:
+        if len(request.prompt_token_ids) + request.params.max_tokens > self._room:
+            self._pipe.reject(request, f"prompt and max_tokens together exceed {self._room}")
+        else:
+            self._waiting.append((request, []))
+
+    def _roomiest(self) -> int:
+        up = [dp for dp, rank in self._ranks.items() if rank.free]
+        return min(up, key=lambda dp: self._ranks[dp].used, default=-1)
+
+    def _over(self, handle: int | None) -> None:
+        """An outcome: the slot may be bound again; the worker lets the handle go before that."""
+        for rank in self._ranks.values():
+            one = rank.running.pop(handle or 0, None)
+            if one is not None:
+                rank.frees.append(one.handle)
+            else:
+                one = rank.leaving.pop(handle or 0, None)
+            if one is not None:
+                rank.free.append(one.slot)
+
+    def _abort(self, request: Request) -> None:
+        dp = next((dp for dp, one in self._everyone() if one.request == request), 0)
+        with self._pipe.step(dp) as commands:
+            commands.abort(request)
+
+    def _everyone(self) -> Iterator[tuple[int, Running]]:
+        for dp, rank in self._ranks.items():
+            for one in (*rank.running.values(), *rank.leaving.values()):
+                yield dp, one
+
+    def _forget(self, request: Request) -> None:
+        self._waiting = deque(entry for entry in self._waiting if entry[0] != request)

@@ -1,0 +1,64 @@
+"""SmolLM2 as a model for tokenpipe's own host and API server.
+
+`python -m tokenpipe serve --engine examples.smollm2.served:make` runs it behind HTTP; here the
+scheduler is tokenpipe's, and this is all that a model needs to be served.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tokenpipe import StepBind, runner_for
+from tokenpipe.engine import Place, Rows
+
+from .model import SmolLM2
+from .weights import Weights, unpack
+
+
+class Served:
+    """A runner whose steps are returned instead of published: the host's worker publishes."""
+
+    def __init__(self, place: Place, room: int = 1024) -> None:
+        model = SmolLM2(Weights(unpack()), place.topology.slots_per_rank, room)
+        self._runner = runner_for(place.topology.platform)(model, self, depth=0)
+        self._runner.warm_up(rows=2, tokens=8)
+        self._rows: Rows | None = None
+
+    def admit(self, binding: StepBind) -> None:
+        """Take a request in."""
+        self._runner.change([binding])
+
+    def step(self) -> Rows | None:
+        """Run one step."""
+        self._rows = None
+        self._runner.step()
+        return self._rows
+
+    def free(self, handle: int) -> None:
+        """Let a request go."""
+        self._runner.change(frees=[handle])
+
+    # --- what the runner takes for its publisher ---
+
+    def publish(
+        self,
+        step: int,
+        handles: Any,
+        tokens: Any,
+        counts: Any = None,
+        status: Any = None,
+        logprobs: Any = None,
+        drained: Any = None,
+    ) -> None:
+        """Keep the step; drained rows are the host's."""
+        if len(handles):
+            self._rows = Rows(handles, tokens, counts, logprobs, status)
+
+    def poll(self) -> None:
+        """Nothing waits here."""
+
+    def fail(self, error: str | BaseException) -> None:
+        """Nothing: the runner raises, and the host's worker ends with it."""
+
+
+make = Served

@@ -1,0 +1,53 @@
+"""Build the model's tokenizer and chat template from what its GGUF file says."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from gguf import GGUFReader
+from jinja2.sandbox import ImmutableSandboxedEnvironment
+from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers
+
+from .weights import find_gguf
+
+CONTROL = 3  # the format's type of a token that is not text
+
+
+class Chat:
+    """The tokenizer, and the template that makes a prompt of a conversation."""
+
+    def __init__(self, gguf: Path | None = None) -> None:
+        fields = GGUFReader(str(gguf or find_gguf())).fields
+        tokens: list[str] = fields["tokenizer.ggml.tokens"].contents()
+        kinds: list[int] = fields["tokenizer.ggml.token_type"].contents()
+        merges: list[str] = fields["tokenizer.ggml.merges"].contents()
+        self.eos = int(fields["tokenizer.ggml.eos_token_id"].contents())
+        self.tokenizer = Tokenizer(
+            models.BPE(
+                vocab={token: i for i, token in enumerate(tokens)},
+                merges=[(a, b) for a, b in (merge.split(" ") for merge in merges)],
+            )
+        )
+        self.tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
+            [
+                pre_tokenizers.Digits(individual_digits=True),
+                pre_tokenizers.ByteLevel(add_prefix_space=False),
+            ]
+        )
+        self.tokenizer.decoder = decoders.ByteLevel()
+        special = [t for t, kind in zip(tokens, kinds, strict=True) if kind == CONTROL]
+        self.tokenizer.add_special_tokens([AddedToken(token, special=True) for token in special])
+        jinja = ImmutableSandboxedEnvironment(trim_blocks=True, lstrip_blocks=True)
+        self._template = jinja.from_string(fields["tokenizer.chat_template"].contents())
+
+    def prompt(self, messages: Sequence[dict[str, str]]) -> list[int]:
+        """Return the token ids that ask the assistant for its next turn."""
+        text = self._template.render(messages=messages, add_generation_prompt=True)
+        ids: list[int] = self.tokenizer.encode(text, add_special_tokens=False).ids
+        return ids
+
+    def text(self, ids: Sequence[int]) -> str:
+        """Return the text of token ids, without special tokens."""
+        text: str = self.tokenizer.decode(list(ids), skip_special_tokens=True)
+        return text

