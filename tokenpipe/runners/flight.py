@@ -46,7 +46,7 @@ class Flight:
         """Start to copy what was sampled."""
         self.step = step
         self.rows = rows
-        self.own = False  # the model sampled itself: how many tokens is known on arrival
+        self.counted = True  # every row has one token, and has been credited with it
         self.failed: list[int] = []  # handles that the model gave up
         self.drained: list[int] = []  # handles of which no later step has a row
         self._handles = handles

@@ -61,11 +61,13 @@ class Launcher:
         own = any(isinstance(part, Sampled) for part in parts)
         if parts and not own:
             parts = [self.sample(parts, rows, lengths)]
+        one_each = all(part.counts is None and len(part.tokens.shape) == 1 for part in parts)
+        if one_each:  # else how many they are is known once they arrive
             company.advance()
             for row in fresh:
                 row.produced += 1
         flight = Flight(step, rows, handles, parts, self._device)
-        flight.own, flight.failed = own, failed
+        flight.counted, flight.failed = one_each, failed
         self._last = None if own or not parts else parts[0].tokens
         self._last_rows = rows
         if fresh:

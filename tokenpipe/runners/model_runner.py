@@ -208,10 +208,11 @@ class ModelRunner:
             raise
         except Exception as error:
             raise self._give_up(error) from error
-        if flight.own:
+        if not flight.counted:
             for row, count in zip(flight.rows, columns.counted().tolist(), strict=True):
                 row.produced += count
-            self._batch.leave()
+            if any(row.left <= 0 for row in flight.rows):
+                self._batch.leave()
 
     def _publish_markers(self) -> None:
         self._pub.publish(self.steps + 1, [], [], drained=self._drained)

@@ -1,0 +1,244 @@
+"""Ask what a model runner costs the forward's thread: from "ids are sampled" to "next forward".
+
+A model that computes for a while and returns ids it has, as numpy and as Paddle CPU tensors, at
+batch 256; a bare pyzmq send of as many bytes takes turns in the same process. Then whole loops:
+the same steps published and thrown away, by turns, for the rate that the pipeline costs. The
+forward has one core to itself, processor, client and engine have the others.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import json
+import os
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from multiprocessing.connection import Connection
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import numpy as np
+from rich.console import Console
+from rich.table import Table
+
+from tokenpipe.bench.pace import Samples
+from tokenpipe.bench.summary import machine as describe_machine
+from tokenpipe.bench.worker import Discard
+from tokenpipe.runners import CPUModelRunner, Publisher, Row, Sampled
+from tokenpipe.wire import StepBind
+
+from . import machine
+from .launch import START_S, Side
+from .ours import carry
+from .rivals.links import ZmqLinks
+from .workload import EOS, MAX_TOKENS, Tokens, Workload
+
+Report = dict[str, Any]
+Clock = Callable[[], int]
+FORWARD_BYTES = 1 << 21  # what a turn of computing touches: more than a core's own caches hold
+PAIRS = 10
+BLOCK_STEPS = 60
+
+
+class Forward:
+    """Computes for `forward_s`, says when its ids are ready and when it begins again."""
+
+    def __init__(self, ids: Callable[[], Any], forward_s: float, clock: Clock) -> None:
+        self._ids = ids
+        self._clock = clock
+        self._weights = np.ones(FORWARD_BYTES // 8)
+        began = time.thread_time()
+        for _ in range(20):
+            self._weights.sum()
+        self._sums = max(1, round(forward_s / ((time.thread_time() - began) / 20)))
+        self.ready = 0
+        self.handoff = Samples()
+        self.beside: Callable[[], None] | None = None  # what takes turns with a hand-off
+
+    def prefill(self, rows: Sequence[Row]) -> Sampled:
+        """Begin."""
+        return self._step()
+
+    def decode(self, rows: Sequence[Row], last: Any, lengths: Any) -> Sampled:
+        """Run one step."""
+        self.handoff.add(self._clock() - self.ready)
+        return self._step()
+
+    def free(self, row: Row) -> None:
+        """Nothing is kept."""
+
+    def compute(self) -> None:
+        """Do what a forward does."""
+        for _ in range(self._sums):
+            self._weights.sum()
+
+    def _step(self) -> Sampled:
+        self.compute()
+        if self.beside is not None:
+            self.beside()
+            self.compute()
+        ids = self._ids()
+        self.ready = self._clock()
+        return Sampled(ids)
+
+
+def worker(
+    pipe: Connection,
+    endpoint: str,
+    work: Workload,
+    links: ZmqLinks,
+    kind: str,
+    forward_s: float,
+    clock: Clock,
+    cores: list[int],
+) -> None:
+    """Time hand-offs beside bare sends, then blocks of steps published and thrown away."""
+    os.sched_setaffinity(0, cores[:1])
+    out = links.outbox("bare")
+    with Publisher(endpoint) as publisher:
+        pipe.send("ready")
+        handles, keys = pipe.recv()
+        tokens = Tokens(keys)
+        to_tensor = _to_tensor(kind)
+        bare = Samples()
+        forward = Forward(lambda: to_tensor(tokens.step()), forward_s, clock)
+        runner = CPUModelRunner(forward, publisher)
+        runner.change(
+            StepBind(handle, key, 0, (1,), max_tokens=MAX_TOKENS)
+            for handle, key in zip(handles, keys, strict=True)
+        )
+
+        def send_bare() -> None:
+            frame = bytes(16 * work.batch)
+            begin = clock()
+            out.send(frame)
+            bare.add(clock() - begin)
+
+        forward.beside = send_bare
+        machine.settle()
+        end = time.perf_counter() + work.seconds
+        while time.perf_counter() < end:
+            runner.step()
+        handoff = forward.handoff.us()
+        forward.beside = None
+        ratios = _pairs(runner, forward, handles, keys, clock)
+        end_ids = to_tensor(np.full(work.batch, EOS, dtype=np.int32))
+        forward._ids = lambda: end_ids
+        runner.step()
+        out.send(b"")
+        publisher.close()
+        pipe.send(
+            {
+                "handoff_us": handoff,
+                "bare_us": bare.us(),
+                "calls": bare.count,
+                "rate": round(median(ratios), 4),
+                "rates": [round(ratio, 4) for ratio in sorted(ratios)],
+            }
+        )
+        pipe.recv()
+
+
+def _pairs(
+    runner: CPUModelRunner, forward: Forward, handles: list[int], keys: list[int], clock: Clock
+) -> list[float]:
+    """Return for each pair of blocks the published one's rate over that of the other."""
+    idle = np.zeros(len(handles), np.int32)
+    silent = Forward(lambda: idle, 0.0, clock)
+    silent._sums = forward._sums
+    discarding = CPUModelRunner(silent, Discard())
+    discarding.change(
+        StepBind(handle, key, 0, (1,), max_tokens=MAX_TOKENS)
+        for handle, key in zip(handles, keys, strict=True)
+    )
+    ratios = []
+    for pair in range(PAIRS + 1):
+        order = (runner, discarding) if pair % 2 else (discarding, runner)
+        took = {}
+        for one in order:
+            begin = clock()
+            for _ in range(BLOCK_STEPS):
+                one.step()
+            took[one] = clock() - begin
+        if pair:  # the first warms up
+            ratios.append(took[discarding] / took[runner])
+    return ratios
+
+
+def _to_tensor(kind: str) -> Callable[[Any], Any]:
+    if kind == "numpy":
+        return lambda ids: ids
+    tensor: Callable[[Any], Any] = importlib.import_module("paddle").to_tensor
+    return tensor
+
+
+def reader(pipe: Connection, links: ZmqLinks) -> None:
+    """Read the bare sends."""
+    inbox = links.inbox("bare")
+    pipe.send("ready")
+    while inbox.recv():
+        pass
+    pipe.recv()
+
+
+def measure(kind: str, forward_s: float, seconds: float, batch: int, clock: Clock) -> Report:
+    """Return p50, p99 and max of hand-off and bare send in µs, and the rate of the loop."""
+    cores = sorted(os.sched_getaffinity(0))
+    work = Workload(batch=batch, seconds=seconds)
+    with tempfile.TemporaryDirectory(prefix="handoff-") as directory:
+        links = ZmqLinks(directory)
+        if len(cores) > 1:  # all but the forward, which takes the first for itself
+            os.sched_setaffinity(0, cores[1:])
+        try:
+            beside = Side("bare reader", reader, links)
+            try:
+                beside.hear(START_S)
+                worked, _, read = carry(work, worker, links, kind, forward_s, clock, cores)
+            finally:
+                beside.leave()
+        finally:
+            os.sched_setaffinity(0, cores)
+    return {"ids": kind, "wrong": sum(client["wrong"] for client in read), **worked}
+
+
+def main(argv: list[str]) -> int:
+    """Measure with numpy and with Paddle."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.bench_handoff", description=__doc__)
+    parser.add_argument("--seconds", type=float, default=5.0)
+    parser.add_argument("--batch", type=int, default=256)
+    parser.add_argument("--forward-ms", type=float, default=5.0)
+    parser.add_argument(
+        "--cpu",
+        action="store_true",
+        help="the forward thread's CPU time instead of the wall's, for a machine that others use",
+    )
+    parser.add_argument("--json", type=Path, help="file for the figures")
+    args = parser.parse_args(argv)
+    clock = time.thread_time_ns if args.cpu else time.perf_counter_ns
+    reports = [
+        measure(kind, args.forward_ms / 1e3, args.seconds, args.batch, clock)
+        for kind in ("numpy", "paddle")
+    ]
+    view = Table("ids", "hand-off p50 / p99 µs", "bare send p50 / p99 µs", "rate", "calls")
+    for report in reports:
+        mine, bare = report["handoff_us"], report["bare_us"]
+        view.add_row(
+            report["ids"],
+            f"{mine['p50']} / {mine['p99']}",
+            f"{bare['p50']} / {bare['p99']}",
+            f"{report['rate']:.2%}",
+            str(report["calls"]),
+        )
+    Console().print(view)
+    if args.json is not None:
+        whole = {"machine": describe_machine(), "cpu": args.cpu, "reports": reports}
+        args.json.write_text(json.dumps(whole, indent=1))
+    return 1 if any(report["wrong"] for report in reports) else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
