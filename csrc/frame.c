@@ -40,6 +40,25 @@ tp_result tp_frame_peek(const uint8_t *data, size_t size, uint32_t *kind, tp_lan
     return tp_read_uint(&r, &lane->seq);
 }
 
+tp_result tp_ack_read(const uint8_t *data, size_t size, tp_lane_header *lane, uint64_t *applied) {
+    static const char body[] = "\x82\xa4type\xa3" "ack\xa7" "applied";
+    const size_t length = sizeof body - 1;
+    tp_reader r = {data, data + size};
+    uint32_t kind, elements;
+    TRY(tp_envelope_read(&r, &kind, &elements));
+    TRY(tp_read_uint(&r, &lane->instance));
+    TRY(tp_read_uint(&r, &lane->sender));
+    TRY(tp_read_uint(&r, &lane->receiver));
+    TRY(tp_read_uint(&r, &lane->seq));
+    if (kind != TP_KIND_LANE || elements != TP_LANE_FIELDS || tp_left(&r) <= length ||
+        memcmp(r.at, body, length) != 0) {
+        return TP_E_MSGPACK;
+    }
+    r.at += length;
+    TRY(tp_read_uint(&r, applied));
+    return tp_left(&r) == 0 ? TP_OK : TP_E_TRAILING;
+}
+
 tp_result tp_columns_read(const uint8_t *data, size_t size, uint32_t kind, uint64_t *header,
                           uint32_t fields, tp_column *columns, uint32_t last) {
     tp_reader r = {data, data + size};

@@ -7,6 +7,10 @@
 /* Reads only kind, version and the lane header. *kind is set also where the version is unknown. */
 tp_result tp_frame_peek(const uint8_t *data, size_t size, uint32_t *kind, tp_lane_header *lane);
 
+/* Reads an acknowledgement of a lane (docs/lanes.md) as we write it; TP_E_MSGPACK where it is written
+ * in another way, or is something else. */
+tp_result tp_ack_read(const uint8_t *data, size_t size, tp_lane_header *lane, uint64_t *applied);
+
 /* ---- StepFrame: header [instance, sender, receiver, seq, dp, tp, step, rows, tokens, mono_ns] ---- */
 
 /* A parsed StepFrame. Columns point into the frame and are unaligned: read them with tp_load_*.

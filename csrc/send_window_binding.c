@@ -163,16 +163,37 @@ static PyObject *window_push(tp_send_window *self, PyObject *frame) {
 
 /* ---- what the receiver says ---- */
 
+static uint64_t acknowledge(tp_send_window *self, uint64_t last) {
+    uint64_t count = 0;
+    if (last >= self->first) {
+        count = last < self->next.seq - 1 ? last - self->first + 1 : kept(self);
+    }
+    return let_go(self, count);
+}
+
 static PyObject *window_ack(tp_send_window *self, PyObject *applied) {
     const unsigned long long last = PyLong_AsUnsignedLongLong(applied);
     if (last == (unsigned long long)-1 && PyErr_Occurred()) {
         return NULL;
     }
-    uint64_t count = 0;
-    if (last >= self->first) {
-        count = last < self->next.seq - 1 ? last - self->first + 1 : kept(self);
+    return PyLong_FromUnsignedLongLong(acknowledge(self, last));
+}
+
+static PyObject *window_hear(tp_send_window *self, PyObject *message) {
+    tp_lane_header lane;
+    uint64_t applied;
+    if (check_bytes(message) < 0) {
+        return NULL;
     }
-    return PyLong_FromUnsignedLongLong(let_go(self, count));
+    if (closed(self) ||
+        tp_ack_read((const uint8_t *)PyBytes_AS_STRING(message), (size_t)PyBytes_GET_SIZE(message),
+                    &lane, &applied) != TP_OK ||
+        lane.instance != self->next.instance || lane.sender != self->next.receiver ||
+        lane.receiver != self->next.sender) {
+        Py_RETURN_FALSE;
+    }
+    acknowledge(self, applied);
+    Py_RETURN_TRUE;
 }
 
 static PyObject *window_forget(tp_send_window *self, PyObject *Py_UNUSED(ignored)) {
@@ -237,6 +258,8 @@ static PyMethodDef window_methods[] = {
     {"push", (PyCFunction)window_push, METH_O, "Number and keep a frame; nothing is judged."},
     {"ack", (PyCFunction)window_ack, METH_O,
      "Let go of everything up to `applied` and return how many frames that was."},
+    {"hear", (PyCFunction)window_hear, METH_O,
+     "Take a message of the receiver if it is an acknowledgement; False: it is to be looked at."},
     {"between", (PyCFunction)window_between, METH_VARARGS,
      "Return the retained frames numbered first to last."},
     {"forget", (PyCFunction)window_forget, METH_NOARGS,

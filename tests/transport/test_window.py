@@ -6,6 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tokenpipe._core import FRAME_OVERHEAD, SendWindow
+from tokenpipe.transport import messages
 from tokenpipe.transport.window import Gap, ReceiveWindow
 
 
@@ -61,6 +62,32 @@ def test_what_is_held_is_bounded_and_asked_for_again() -> None:
     assert window.overflowed == 1 and window.held_bytes == 8
     window.accept(1, b"", out)
     assert out == [b"", b"12345678"] and window.missing() == (3, 3)
+
+
+def test_hears_acknowledgements_of_its_own_receiver_and_nothing_else() -> None:
+    instance, me, it = 1 << 61, 1 << 62, 1 << 60
+    window = SendWindow(10_000, instance, me)
+    window.receiver = it
+    for _ in range(5):
+        window.push(b"")
+    ack = messages.pack(instance, it, me, "ack", applied=3)
+    for other in (
+        messages.pack(instance + 1, it, me, "ack", applied=3),
+        messages.pack(instance, it + 1, me, "ack", applied=3),
+        messages.pack(instance, it, me + 1, "ack", applied=3),
+        messages.pack(instance, it, me, "bye", applied=3),
+        messages.pack(instance, it, me, "ack", more=1, applied=3),
+        messages.pack(instance, it, me, "ack", applied="3"),
+        ack + b"x",
+        *(ack[:end] for end in range(len(ack))),
+    ):
+        assert window.hear(other) is False and window.first == 1
+    assert window.hear(ack) is True and window.first == 4
+    assert window.hear(ack) is True and window.first == 4
+    assert window.hear(messages.pack(instance, it, me, "ack", applied=1 << 60)) is True
+    assert window.first == window.next_seq == 6 and window.used == 0
+    window.receiver = 0  # nobody is there: whoever says so is looked at
+    assert window.hear(ack) is False
 
 
 @given(st.lists(st.tuples(st.integers(0, 3), st.integers(0, 40)), max_size=60))

@@ -61,8 +61,10 @@ class Outbox:
 
     def listen(self, now: float) -> None:
         """Hear everything the receiver has said."""
+        taken = self._window.hear  # acknowledgements, nearly all there is
         while (frame := self._port.recv()) is not None:
-            self._hear(frame, now)
+            if not taken(frame):
+                self._hear(frame, now)
 
     # --- speaking -----------------------------------------------------------------------------
 
