@@ -234,9 +234,16 @@ class _Bench:
         events = self.pipe.poll()
         now = time.monotonic()
         self.scheduler.handle(events, now)
-        self.scheduler.schedule(now, LOCKSTEP_STEPS if self.lockstep else None)
+        if not self.lockstep:
+            self.scheduler.schedule(now)
+        elif not (self.scheduler.idle or self._behind()):
+            self.scheduler.schedule(now, LOCKSTEP_STEPS)
         self._look_after(events)
         return events
+
+    def _behind(self) -> bool:
+        """Whether a rank has not taken its last plan: what is granted on top would only pile up."""
+        return any(self.pipe.step_lane(dp).unread for dp in self.scheduler.ranks_up)
 
     def _start(self, role: str, rank: str, args: list[str]) -> Child:
         return self.children.start(ChildSpec(role, rank, f"tokenpipe.{role}", tuple(args)))
