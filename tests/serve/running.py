@@ -52,7 +52,7 @@ class Running:
         path = directory / "topology.yaml"
         path.write_text(json.dumps(topology))  # JSON is YAML
         self.out = directory / "serve.out"
-        with open(self.out, "ab") as out:
+        with open(self.out, "wb") as out:  # of this start alone
             self.process = subprocess.Popen(
                 [sys.executable, "-m", "tokenpipe", "serve", str(path), *args],
                 stdout=out,
