@@ -35,6 +35,7 @@ class LimitBody:
             await self._refuse(send)
             return
         taken = 0
+        scope.get("state", {})["send"] = send  # the server's own, for answers of many pieces
 
         async def counted() -> Message:
             nonlocal taken

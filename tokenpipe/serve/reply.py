@@ -79,6 +79,7 @@ class Reply(Response):
         """Answer."""
         self._task = asyncio.current_task()
         self._transport = scope.get("state", {}).get("transport")
+        self._send_body: Send = scope.get("state", {}).get("send", send)
         try:
             self._state.admit(self)
         except Problem as problem:
@@ -171,7 +172,10 @@ class Reply(Response):
                         event += form.usage(Usage(self._prompt_tokens(), completion))
                     event += DONE
             self._sending_since = time.monotonic()
-            await send({"type": "http.response.body", "body": event, "more_body": bool(left)})
+            # Past the middleware, which has seen the start and looks at nothing else.
+            await self._send_body(
+                {"type": "http.response.body", "body": event, "more_body": bool(left)}
+            )
             self._sending_since = 0.0
         if left:
             raise unavailable("the engine is gone")

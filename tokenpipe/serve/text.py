@@ -55,7 +55,8 @@ class PlainText:
 
     def of(self, output: RequestOutput) -> str:
         """Return each id behind a space."""
-        return "".join([f" {token}" for token in output.token_ids])
+        ids = output.token_ids
+        return f" {ids[0]}" if len(ids) == 1 else "".join([f" {token}" for token in ids])
 
     def of_token(self, token_id: int) -> str:
         """Return the id behind a space."""
