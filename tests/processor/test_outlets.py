@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.processor.rig import Rig, Row
-from tests.processor.shell import INCARNATION, Client, Shell
+from tests.processor.shell import Client, Shell
 from tokenpipe.processor.outlets import ClientOutlet
 from tokenpipe.wire import OpenClient
 
@@ -30,7 +30,6 @@ class Outlet:
             self.shell.instance,
             self.shell.topology,
             0,
-            INCARNATION,
             OpenClient(0, client.me.incarnation),
             time.monotonic,
         )

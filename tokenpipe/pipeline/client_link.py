@@ -15,6 +15,7 @@ from tokenpipe.transport import (
     PeerUp,
     Role,
     Waiter,
+    new_incarnation,
     open_receiver,
     open_sender,
     own_output_lane,
@@ -99,7 +100,9 @@ class ClientLink:
         self._output = open_sender(
             self._instance,
             own_output_lane(self.index),
-            me=self._me,
+            # A lane of its own for each client: the one to its predecessor, which may reach the
+            # same socket until it is gone, would share its route and be taken for it.
+            me=Peer(self._me.role, self._me.rank, new_incarnation()),
             to=Role("client", str(self.index)),
             bound_bytes=OWN_OUTPUT_BYTES,
             receiver_incarnation=incarnation,
@@ -134,7 +137,7 @@ class ClientLink:
         while self._rows:
             rows = self._rows[:ROWS_PER_FRAME]
             frame = pack_final_rows(
-                (self._instance.id, self._me.incarnation, lane.receiver, lane.next_seq), rows
+                (self._instance.id, lane.me.incarnation, lane.receiver, lane.next_seq), rows
             )
             if len(frame) > lane.room:
                 return

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from tokenpipe.topology import Topology
-from tokenpipe.transport import Instance, Peer, Role, open_sender, output_lane
+from tokenpipe.transport import Instance, Peer, Role, new_incarnation, open_sender, output_lane
 from tokenpipe.wire import LaneHeader, OpenClient
 
 from .core import Processor
@@ -29,7 +29,6 @@ class ClientOutlet:
         instance: Instance,
         topology: Topology,
         processor: int,
-        incarnation: int,
         client: OpenClient,
         clock: Callable[[], float],
     ) -> None:
@@ -37,7 +36,6 @@ class ClientOutlet:
         self.client = client.client
         self.client_incarnation = client.incarnation
         self._instance = instance
-        self._incarnation = incarnation
         # What the processor gave counts as sent, so it is kept until the lane has room: a frame
         # holds one token at least, and that may have a whole vocabulary of logprobs.
         self._flushed: bytes | None = None
@@ -48,7 +46,9 @@ class ClientOutlet:
         self.lane = open_sender(
             instance,
             output_lane(processor, client.client),
-            me=Peer("processor", str(processor), incarnation),
+            # A lane of its own for each client: the one to its predecessor, which may reach the
+            # same socket until it is gone, would share its route and be taken for it.
+            me=Peer("processor", str(processor), new_incarnation()),
             to=Role("client", str(client.client)),
             bound_bytes=self._window + RESERVE_BYTES,
             receiver_incarnation=client.incarnation,
@@ -89,7 +89,9 @@ class ClientOutlet:
                 room = lane.room
                 if room < LEAST_ROOM or not processor.urgent(self.client):
                     return
-            header = LaneHeader(self._instance.id, self._incarnation, lane.receiver, lane.next_seq)
+            header = LaneHeader(
+                self._instance.id, lane.me.incarnation, lane.receiver, lane.next_seq
+            )
             self._flushed = processor.flush(
                 self.client, header, min(room - LEAST_ROOM // 2, FRAME_BYTES), urgent_only=reserve
             )

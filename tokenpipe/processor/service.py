@@ -166,9 +166,7 @@ class ProcessorService:
             if known is not None and known.client_incarnation == message.incarnation:
                 return  # said twice; a second lane from us would begin at 1 again
             self._close_outlet(message.client)
-            outlet = ClientOutlet(
-                self._instance, self._topology, self.index, self.incarnation, message, self._clock
-            )
+            outlet = ClientOutlet(self._instance, self._topology, self.index, message, self._clock)
             self._outlets[message.client] = outlet
             self._waiter.add(outlet.lane.port)
             self._beside.add(outlet.lane.port)

@@ -144,7 +144,7 @@ class Supervisor:
         if not self._keep_logs:
             for path in self._logs:
                 path.unlink(missing_ok=True)
-            if not any(self.log_dir.iterdir()):
+            if self.log_dir.is_dir() and not any(self.log_dir.iterdir()):
                 self.log_dir.rmdir()
 
     def __enter__(self) -> Supervisor:
