@@ -57,8 +57,12 @@ class RankLanes:
                 )
             )
 
-    def read(self, processor: Processor, limit: int, now: float) -> None:
-        """Feed at most `limit` frames of each lane, and what changed about its worker."""
+    def read(self, processor: Processor, limit: int, now: float) -> bool:
+        """Feed at most `limit` frames of each lane, and what changed about its worker.
+
+        Returns whether a lane had as many: it makes more than is read at a time.
+        """
+        full = False
         for tp_rank, lane in enumerate(self.lanes):
             for change in lane.changes():
                 self._failed.discard(tp_rank)
@@ -71,6 +75,7 @@ class RankLanes:
             processor.rank_up(self.dp_rank, new_incarnation(), now)
         for tp_rank, lane in enumerate(self.lanes):
             items = lane.recv(limit)
+            full = full or len(items) >= limit
             at = 0
             while at < len(items):
                 at = processor.feed_run(self.dp_rank, tp_rank, items, at, now)
@@ -81,6 +86,7 @@ class RankLanes:
         if self.lanes[0].heard > self._heard:
             self._heard = self.lanes[0].heard
             processor.seen(self.dp_rank, now)
+        return full
 
     def _take(self, processor: Processor, tp_rank: int, frame: bytes | Gap, now: float) -> None:
         if isinstance(frame, Gap):

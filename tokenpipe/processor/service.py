@@ -38,8 +38,8 @@ from .ranks import RankLanes
 CONTROL_BYTES = 1 << 26  # commands or reports that the other side has not applied
 MESSAGES_PER_FRAME = 64  # each may carry all ids of a long output
 FRAMES_PER_TURN = 16  # of one lane: keeps a turn short, and an item of a slow reader small
-# Between two reads of the workers while a client is behind. 16 steps a ms are more than any model
-# makes; where somebody makes more, his output goes out in small items instead of in heaps.
+# Between two reads of the workers, where one floods and a client is behind. 16 steps a ms are more
+# than any model makes; where somebody makes more, it goes out in small items instead of in heaps.
 PACE_S = 0.001
 
 
@@ -106,9 +106,8 @@ class ProcessorService:
             busy = self._waiter.wait(self._wait_s(timeout_s))
         now = self._clock()
         if not pause_s or now >= self._read_due:
-            self._read_due = now + PACE_S
-            for rank in self._ranks:
-                rank.read(self.processor, FRAMES_PER_TURN, now)
+            full = [rank.read(self.processor, FRAMES_PER_TURN, now) for rank in self._ranks]
+            self._read_due = now + PACE_S if any(full) else 0.0
         self._read_commands(now)
         if (deadline := self.processor.next_deadline) is not None and deadline <= now:
             self.processor.tick(now)
