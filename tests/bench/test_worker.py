@@ -10,7 +10,7 @@ import pytest
 from tokenpipe.bench.batch import Batch
 from tokenpipe.bench.oracle import sequence
 from tokenpipe.bench.worker import Worker
-from tokenpipe.errors import LaneLost
+from tokenpipe.errors import LaneFull, LaneLost
 from tokenpipe.wire import StepBind, StepPlan
 
 
@@ -162,3 +162,19 @@ def test_a_dead_processor_ends_its_batch_and_not_the_worker(make: Make) -> None:
     pub.lost_steps = 1
     worker.run()
     assert [step[2] for step in pub.steps] == [[2]] and worker.rows == 1
+
+
+def test_a_full_lane_holds_the_step_back_and_loses_none(make: Make) -> None:
+    worker, pub = make([(100.0, plan([(1, 11, 3)])), (101.0, plan([], (1,)))])
+    publish, full = pub.publish, [True, True, False, True, False]
+
+    def reluctant(*args: Any, **rest: Any) -> None:
+        if full and full.pop(0):
+            raise LaneFull("no room")
+        publish(*args, **rest)
+
+    pub.publish = reluctant  # type: ignore[method-assign]
+    worker.run()
+    assert [step[1] for step in pub.steps] == [1, 2, 3, 4]
+    assert [token for step in pub.steps for token in step[3]] == sequence(11, 0, 3)
+    assert pub.polls >= 3

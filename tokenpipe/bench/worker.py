@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
-from tokenpipe.errors import LaneLost
+from tokenpipe.errors import LaneFull, LaneLost
 from tokenpipe.runners import Publisher, StepLane
 from tokenpipe.wire import StepPlan
 
@@ -28,6 +28,7 @@ from .oracle import VOCAB_BITS, logprobs_of
 from .pace import Pace, Samples
 
 IDLE_WAIT_S = 0.5  # for plans, while there is nothing to publish; less where the Publisher says so
+FULL_WAIT_S = 0.001  # between two attempts at a full lane
 COARSE_WAIT_S = 0.003  # below this a lane's poll (whole ms) is too coarse to keep a rate
 
 
@@ -188,7 +189,11 @@ class Worker:
             logprobs = logprobs_of(rows.tokens, self.logprobs, self.bits)
         begin = time.perf_counter_ns()
         try:
-            self._publish(rows, logprobs)
+            while not self._published(rows, logprobs):
+                if self.stopped:
+                    return
+                self.pub.poll()
+                self.sleep(FULL_WAIT_S)  # the step may be published again, says LaneFull
         except LaneLost as lost:  # the processor died: its next life knows none of our handles
             print(f"step {self.step}: {lost}", file=sys.stderr)
             self.batch.clear()
@@ -197,15 +202,20 @@ class Worker:
         self.rows += len(rows.handles)
         self.tokens += len(rows.tokens)
 
-    def _publish(self, rows: Rows, logprobs: Any) -> None:
-        self.pub.publish(
-            self.step,
-            rows.handles,
-            rows.tokens,
-            counts=rows.counts,
-            logprobs=logprobs,
-            drained=rows.drained if len(rows.drained) else None,
-        )
+    def _published(self, rows: Rows, logprobs: Any) -> bool:
+        """Publish a step; False where its lane is full."""
+        try:
+            self.pub.publish(
+                self.step,
+                rows.handles,
+                rows.tokens,
+                counts=rows.counts,
+                logprobs=logprobs,
+                drained=rows.drained if len(rows.drained) else None,
+            )
+        except LaneFull:
+            return False
+        return True
 
 
 def parse(argv: Sequence[str]) -> argparse.Namespace:
