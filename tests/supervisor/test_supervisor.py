@@ -13,7 +13,7 @@ import pytest
 from tests.conftest import eventually
 from tests.supervisor.conftest import IDLE, STUBBORN, Program
 from tokenpipe.errors import ConfigError, ForkError, StartupError
-from tokenpipe.supervisor import Child, Supervisor
+from tokenpipe.supervisor import Child, ChildSpec, Supervisor
 
 
 def says_up(child: Child) -> str | None:
@@ -201,3 +201,30 @@ def test_forked_copy_is_refused(supervisor: Supervisor, program: Program) -> Non
         os._exit(1)
     assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
     assert supervisor.poll() == []  # the fork's end did not touch the child
+
+
+def test_who_has_something_to_say_at_the_end_is_heard(tmp_path: Path) -> None:
+    """A child that leaves only when it is answered: the pump is what answers it."""
+    answered = tmp_path / "answered"
+    ready = tmp_path / "ready"
+    story = (
+        "import pathlib, signal, time\n"
+        f"ready, answered = pathlib.Path({str(ready)!r}), pathlib.Path({str(answered)!r})\n"
+        "signal.signal(signal.SIGTERM, lambda *_: None)\n"
+        "ready.touch()\n"
+        "while not answered.exists(): time.sleep(0.01)\n"
+    )
+    (tmp_path / "leaver.py").write_text(story)
+    pumped = 0
+
+    def pump(seconds: float) -> None:
+        nonlocal pumped
+        pumped += 1
+        if pumped == 3:
+            answered.touch()
+
+    with Supervisor(tmp_path / "logs") as supervisor:
+        supervisor.start(ChildSpec("leaver", "0", "leaver", env={"PYTHONPATH": str(tmp_path)}))
+        assert eventually(ready.exists)
+        (died,) = supervisor.stop(30.0, pump=pump)
+    assert died.returncode == 0 and pumped >= 3

@@ -7,6 +7,7 @@ import random
 import tempfile
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -27,6 +28,7 @@ from .summary import summarise
 
 LOCKSTEP_STEPS = 8  # granted at a time
 LOCKSTEP_WAIT_S = 0.002
+CHILDREN_S = 5.0  # for what runs still at the end of a run, most often one that was broken off
 PATIENCE_S = 60.0  # a client without any row, though it has requests, gives up; a slow rate adds
 
 Progress = Callable[[int, int], None]
@@ -60,11 +62,14 @@ def run(
         Supervisor(Path(scratch)) as children,
     ):
         bench = _Bench(options, trace, pipe, children, Path(scratch), progress, stop)
-        bench.start_workers()
-        bench.start_clients()
-        bench.serve()
-        bench.settle()
-        return bench.finish()
+        try:
+            bench.start_workers()
+            bench.start_clients()
+            bench.serve()
+            bench.settle()
+            return bench.finish()
+        finally:
+            children.stop(CHILDREN_S, pump=bench.answer)
 
 
 def _trace(options: Options, topology: Topology) -> traces.Trace:
@@ -202,6 +207,12 @@ class _Bench:
             if self.scheduler.unreleased < least:
                 least = self.scheduler.unreleased
                 deadline = time.monotonic() + patience_s
+
+    def answer(self, timeout_s: float) -> None:
+        """Answer those who leave; nothing more is ordered, and what goes wrong now is no news."""
+        with suppress(TokenpipeError):
+            self.pipe.wait(timeout_s)
+            self.pipe.poll()
 
     def finish(self) -> dict[str, Any]:
         """End the workers in order, read every report, add them up."""

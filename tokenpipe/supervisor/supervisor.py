@@ -15,6 +15,7 @@ from tokenpipe.errors import ConfigError, ForkError, StartupError
 from .child import Child, ChildSpec, Died
 
 READY_POLL_S = 0.05
+PUMP_PAUSE_S = 0.005  # so that a pump that never waits is no busy loop
 
 
 class Supervisor:
@@ -117,20 +118,26 @@ class Supervisor:
             else:
                 pump(min(left, READY_POLL_S))
 
-    def stop(self, timeout_s: float, children: Iterable[Child] | None = None) -> list[Died]:
+    def stop(
+        self,
+        timeout_s: float,
+        children: Iterable[Child] | None = None,
+        pump: Callable[[float], object] | None = None,
+    ) -> list[Died]:
         """Ask with SIGTERM, at the deadline SIGKILL, and reap; all children unless some are given.
 
-        Returns how each of them ended; `poll` does not report these again.
+        `pump(seconds)` waits for and answers what they still have to say to this process. Returns
+        how each of them ended; `poll` does not report these again.
         """
         self._check("stop")
         chosen = self.living if children is None else children
         stopping = [child for child in chosen if child.died is None]
         for child in stopping:
             child.signal(SIGTERM)
-        self._await_end(stopping, self._clock() + timeout_s)
+        self._await_end(stopping, self._clock() + timeout_s, pump)
         for child in stopping:
             child.signal(SIGKILL)
-        self._await_end(stopping, None)
+        self._await_end(stopping, None, None)
         ended = [child.died for child in stopping if child.died is not None]
         self._unreported = [died for died in self._unreported if died not in ended]
         return ended
@@ -173,12 +180,21 @@ class Supervisor:
             assert died is not None, f"{child} is readable and not dead"
             self._unreported.append(died)
 
-    def _await_end(self, children: list[Child], deadline: float | None) -> None:
+    def _await_end(
+        self,
+        children: list[Child],
+        deadline: float | None,
+        pump: Callable[[float], object] | None,
+    ) -> None:
         while any(child.died is None for child in children):
             left = 60.0 if deadline is None else deadline - self._clock()
             if left <= 0:
                 return
-            self._collect(left)
+            if pump is None:
+                self._collect(left)
+            else:
+                pump(min(left, READY_POLL_S))
+                self._collect(min(left, PUMP_PAUSE_S))
 
     def _story(self, child: Child, what: str, phase: str | None) -> str:
         now = self._clock()
