@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import argparse
 import json
+import logging
 import os
 import sys
 import time
 from collections.abc import Sequence
 
+from tokenpipe.errors import TokenpipeError
 from tokenpipe.logs import set_up_logs
 from tokenpipe.pulse import Pulse, set_title
 from tokenpipe.topology import Topology
@@ -23,6 +25,7 @@ from .settings import Settings
 
 OTHERS = ("uvicorn", "uvicorn.error", "gunicorn.error")
 ACCESS = ("uvicorn.access",)
+_log = logging.getLogger("tokenpipe.serve")
 
 
 def main(argv: Sequence[str]) -> int:
@@ -37,16 +40,21 @@ def main(argv: Sequence[str]) -> int:
     name, log = topology.name or "", topology.log
     also = OTHERS + ACCESS if topology.api.access_log else OTHERS
     set_up_logs("api", "0", instance=name, also=also, form=log.format, level=log.level)
-    return run_api(
-        Settings(
-            topology=topology,
-            endpoint=os.environ[ENDPOINT_VARIABLE],
-            fd=args.fd,
-            plain_text=args.plain_text,
-            deadline=args.deadline or time.monotonic() + topology.timeouts.startup_s,
-            pulse=Pulse.inherited(),
-        )
+    pulse = Pulse.inherited()
+    settings = Settings(
+        topology=topology,
+        endpoint=os.environ[ENDPOINT_VARIABLE],
+        fd=args.fd,
+        plain_text=args.plain_text,
+        deadline=args.deadline or time.monotonic() + topology.timeouts.startup_s,
+        pulse=pulse,
     )
+    try:
+        return run_api(settings)
+    except TokenpipeError as error:
+        _log.error("%s: %s", type(error).__name__, error)
+        pulse.failed(f"{type(error).__name__}: {error}")
+        return 3
 
 
 if __name__ == "__main__":

@@ -7,11 +7,21 @@ from __future__ import annotations
 
 from importlib import import_module
 
+from tokenpipe.errors import ConfigError
+
 from .settings import Settings
+
+EXTRA = {"fastapi", "starlette", "uvicorn", "httptools", "gunicorn", "uvicorn_worker", "jinja2"}
 
 
 def run_api(settings: Settings) -> int:
-    """Serve until told to stop; return the exit status."""
+    """Serve until told to stop; return the exit status. ConfigError where a package is missing."""
     flavour = "many" if settings.topology.api.workers > 1 else "one"
-    status: int = import_module(f"tokenpipe.serve.{flavour}").run(settings)
+    try:
+        module = import_module(f"tokenpipe.serve.{flavour}")
+    except ModuleNotFoundError as error:
+        if error.name is None or error.name.split(".")[0] not in EXTRA:
+            raise
+        raise ConfigError(f"serving needs the extra tokenpipe[serve] ({error})") from None
+    status: int = module.run(settings)
     return status

@@ -18,6 +18,7 @@ from gunicorn.arbiter import Arbiter
 from gunicorn.workers.base import Worker
 from uvicorn_worker import UvicornWorker
 
+from tokenpipe.errors import TokenpipeError
 from tokenpipe.logs import set_up_logs
 from tokenpipe.pulse import set_title
 
@@ -48,7 +49,11 @@ class ApiWorker(UvicornWorker):  # type: ignore[misc]
             raise SystemExit(Arbiter.WORKER_BOOT_ERROR)
 
     def load_wsgi(self) -> None:
-        self.wsgi = make_app(self.state)
+        try:
+            self.wsgi = make_app(self.state)
+        except TokenpipeError as error:
+            self.state.settings.pulse.failed(f"{type(error).__name__}: {error}")
+            raise
 
 
 def run(settings: Settings) -> int:
