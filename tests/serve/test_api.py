@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import socket
 import threading
+from pathlib import Path
 from typing import Any
 
 import httpx
@@ -228,3 +229,15 @@ def test_leaving_before_the_first_token(server: Running) -> None:
     for _ in range(20):
         send(server, "/v1/completions", {"prompt": PROMPT, "max_tokens": 1_000_000}).close()
     assert eventually(server.idle, 5.0), server.ready()
+
+
+@pytest.mark.soak
+def test_tensor_parallel_ranks_run_in_lockstep(tmp_path: Path, runtime_dir: Path) -> None:
+    """Both TP ranks send, and what they send is the same, step for step."""
+    keys: dict[str, Any] = {"tensor_parallel_size": 2, "data_parallel_size": 2}
+    with Running(tmp_path, runtime_dir, tp_policy="verify", **keys) as server:
+        body = {"prompt": [[1], [2], [3], [4]], "n": 2, "max_tokens": 60}
+        answer = server.post("/v1/completions", body).json()
+        assert answer["usage"]["completion_tokens"] == 8 * 60
+        assert eventually(server.idle)
+    assert "ranks differ" not in (tmp_path / "logs" / "engine-0.log").read_text()

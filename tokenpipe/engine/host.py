@@ -13,11 +13,12 @@ from types import TracebackType
 from typing_extensions import Self
 
 from tokenpipe.errors import StartupError, TokenpipeError
+from tokenpipe.logs import RateLimit
 from tokenpipe.pipeline import Pipeline
 from tokenpipe.pulse import Pulse
 from tokenpipe.supervisor import Budget, Child, ChildSpec, Died, Supervisor
 from tokenpipe.topology import Topology
-from tokenpipe.types import Event, ProcessorLost, ProcessorUp, RankLost, RankUp
+from tokenpipe.types import Event, Mismatch, ProcessorLost, ProcessorUp, RankLost, RankUp
 
 from .health import HEALTH_S, Health, HealthWriter
 from .interface import EngineSpec
@@ -56,6 +57,7 @@ class EngineHost:
         self._processors_lost: dict[str, str] = {}
         self._silent: set[str] = set()  # reported already
         self._watch_at = 0.0
+        self._limit = RateLimit(10.0, time.monotonic)
         self._lockstep = topology.tensor_parallel_size > 1
         self.scheduler = Scheduler(
             self.pipe,
@@ -156,6 +158,8 @@ class EngineHost:
                     _log.warning("rank is lost: %s", reason, extra={"fields": {"dp": dp_rank}})
                 case ProcessorLost(index, reason):
                     _log.error("processor %d is lost: %s", index, reason)
+                case Mismatch():
+                    self._limit.log(_log, logging.ERROR, "mismatch", f"ranks differ: {event}")
                 case ProcessorUp(index):
                     _log.info("processor %d was started again", index)
 

@@ -210,7 +210,7 @@ class _Server:
         """Let open answers end, then the API server, then everything behind it."""
         t = self._topology
         _log.info("stops: open answers have %g s", t.api.timeout_graceful_shutdown)
-        self._end("api", t.api.timeout_graceful_shutdown + 1.0)
+        self._end("api", t.api.timeout_graceful_shutdown + 1.5)
         self._end("engine", t.timeouts.close_s + 1.0)
 
     def _end_after_failure(self) -> None:
