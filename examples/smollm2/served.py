@@ -6,6 +6,7 @@ scheduler is tokenpipe's, and this is all that a model needs to be served.
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 from tokenpipe import StepBind, runner_for
@@ -18,8 +19,9 @@ from .weights import Weights, unpack
 class Served:
     """A runner whose steps are returned instead of published: the host's worker publishes."""
 
-    def __init__(self, place: Place, room: int = 1024) -> None:
-        model = SmolLM2(Weights(unpack()), place.topology.slots_per_rank, room)
+    def __init__(self, place: Place, room: int = 1024, weights: str | None = None) -> None:
+        folder = Path(weights) if weights else unpack()
+        model = SmolLM2(Weights(folder), place.topology.slots_per_rank, room)
         self._runner = runner_for(place.topology.platform)(model, self, depth=0)
         self._runner.warm_up(rows=2, tokens=8)
         self._rows: Rows | None = None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import importlib.util
 import json
 import warnings
@@ -180,6 +181,32 @@ def test_the_engine_preempts_and_says_what_a_plain_loop_says(
             if got != expected:
                 assert gap < 1e-3  # rows of a batch are added up in another order
                 break
+
+
+def test_the_host_can_serve_it(tmp_path: Path) -> None:
+    from examples.smollm2.model import SmolLM2
+    from examples.smollm2.plain import generate
+    from examples.smollm2.served import Served
+    from tokenpipe import StepBind, Topology, make_handle
+    from tokenpipe.engine import Place
+
+    folder = write_weights(tmp_path / "tiny")
+    served = Served(Place(Topology(slots_per_rank=2), 0, 0), room=32, weights=str(folder))
+    assert served.step() is None
+    greedy = SamplingParams(temperature=0.0, max_tokens=6)
+    handles = [make_handle(0, slot, 1) for slot in range(2)]
+    got: dict[int, list[int]] = {handle: [] for handle in handles}
+    for slot, handle in enumerate(handles):
+        served.admit(StepBind(handle, slot, 0, (slot + 1, 5), max_tokens=6, params=greedy))
+    while (rows := served.step()) is not None:
+        for handle, token in zip(rows.handles.tolist(), rows.tokens.tolist(), strict=True):
+            got[handle].append(token)
+    for slot, handle in enumerate(handles):
+        served.free(handle)
+        plain = generate(SmolLM2(Copied(folder), 1, 32), [slot + 1, 5], 6)
+        assert got[handle] == plain.ids
+    del served
+    gc.collect()  # the mapped weights
 
 
 @real
