@@ -48,7 +48,7 @@ class Forward:
     """Computes for `forward_s`, says when its ids are ready and when it begins again."""
 
     def __init__(self, ids: Callable[[], Any], forward_s: float, clock: Clock) -> None:
-        self._ids = ids
+        self.ids = ids
         self._clock = clock
         self._weights = np.ones(FORWARD_BYTES // 8)
         began = time.thread_time()
@@ -71,6 +71,10 @@ class Forward:
     def free(self, row: Row) -> None:
         """Nothing is kept."""
 
+    def same_as(self, other: Forward) -> None:
+        """Compute exactly as much as the other does."""
+        self._sums = other._sums
+
     def compute(self) -> None:
         """Do what a forward does."""
         for _ in range(self._sums):
@@ -81,7 +85,7 @@ class Forward:
         if self.beside is not None:
             self.beside()
             self.compute()
-        ids = self._ids()
+        ids = self.ids()
         self.ready = self._clock()
         return Sampled(ids)
 
@@ -125,9 +129,12 @@ def worker(
             runner.step()
         handoff = forward.handoff.us()
         forward.beside = None
-        ratios = _pairs(runner, forward, handles, keys, clock)
+        unsent = Tokens(keys)  # made as the others are, and thrown away
+        silent = Forward(lambda: to_tensor(unsent.step()), forward_s, clock)
+        silent.same_as(forward)
+        ratios = _pairs(runner, silent, handles, keys, clock)
         end_ids = to_tensor(np.full(work.batch, EOS, dtype=np.int32))
-        forward._ids = lambda: end_ids
+        forward.ids = lambda: end_ids
         runner.step()
         out.send(b"")
         publisher.close()
@@ -144,12 +151,9 @@ def worker(
 
 
 def _pairs(
-    runner: CPUModelRunner, forward: Forward, handles: list[int], keys: list[int], clock: Clock
+    runner: CPUModelRunner, silent: Forward, handles: list[int], keys: list[int], clock: Clock
 ) -> list[float]:
     """Return for each pair of blocks the published one's rate over that of the other."""
-    idle = np.zeros(len(handles), np.int32)
-    silent = Forward(lambda: idle, 0.0, clock)
-    silent._sums = forward._sums
     discarding = CPUModelRunner(silent, Discard())
     discarding.change(
         StepBind(handle, key, 0, (1,), max_tokens=MAX_TOKENS)

@@ -51,6 +51,13 @@ class Flight:
         self.drained: list[int] = []  # handles of which no later step has a row
         self._handles = handles
         self._names: list[list[str]] = []
+        self._columns: _Columns | None = None
+        self._tokens: NDArray[Any] | None = None
+        # One id a row and nothing beside it is what most steps are: they pay for nothing else.
+        self._plain = len(parts) == 1 and _is_plain(parts[0])
+        if self._plain:
+            self._copy = device.copy_off((parts[0].tokens,))
+            return
         tensors: list[Any] = []
         for part in parts:
             values = {"tokens": part.tokens, "counts": part.counts}
@@ -61,11 +68,12 @@ class Flight:
             self._names.append(names)
             tensors += [values[name] for name in names]
         self._copy = device.copy_off(tensors)
-        self._columns: _Columns | None = None
 
     def arrive(self) -> _Columns:
         """Return what was sampled; waits until it is there."""
-        if self._columns is None:
+        if self._columns is None and self._plain:
+            self._columns = _Columns({"tokens": self._copy.wait()[0]})
+        elif self._columns is None:
             arrays = iter(self._copy.wait())
             parts = [_Columns({name: next(arrays) for name in names}) for names in self._names]
             self._columns = parts[0] if len(parts) == 1 else _Columns.joined(parts)
@@ -73,6 +81,12 @@ class Flight:
 
     def publish(self, pub: Publishes) -> None:
         """Send the step; after an exception of the lane it may be called again."""
+        if self._plain and not self.failed:
+            if self._tokens is None:
+                self._tokens = self._copy.wait()[0]
+            drained = self.drained or None
+            pub.publish(self.step, self._handles, self._tokens, drained=drained)
+            return
         columns, handles, status = self.arrive(), self._handles, None
         if self.failed:
             columns = columns.with_empty(len(self.failed))
@@ -88,6 +102,10 @@ class Flight:
             logprobs=columns.logprobs,
             drained=self.drained or None,
         )
+
+
+def _is_plain(part: Sampled) -> bool:
+    return part.counts is None and part.logprobs is None and len(part.tokens.shape) == 1
 
 
 class _Columns:

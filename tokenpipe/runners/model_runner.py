@@ -200,7 +200,6 @@ class ModelRunner:
 
     def _publish(self, flight: Flight) -> None:
         try:
-            columns = flight.arrive()
             flight.publish(self._pub)
         except LaneError as error:
             if isinstance(error, FrameTooLarge):  # however often it is tried
@@ -209,7 +208,8 @@ class ModelRunner:
         except Exception as error:
             raise self._give_up(error) from error
         if not flight.counted:
-            for row, count in zip(flight.rows, columns.counted().tolist(), strict=True):
+            counts = flight.arrive().counted()
+            for row, count in zip(flight.rows, counts.tolist(), strict=True):
                 row.produced += count
             if any(row.left <= 0 for row in flight.rows):
                 self._batch.leave()
