@@ -78,7 +78,7 @@ format: $(READY)
 # A copy of the tree, so that the sanitized extension does not replace the quick one.
 SANITIZED := build/sanitized
 TREE       = $(wildcard setup.py pyproject.toml README.md LICENSE docs csrc tokenpipe tests benchmarks)
-TOUCH_C    = $(wildcard tests/csrc tests/wire tests/transport tests/processor tests/client)
+TOUCH_C    = $(wildcard tests/csrc tests/wire tests/transport tests/processor tests/client tests/postprocess)
 PRELOAD    = $$(gcc -print-file-name=libasan.so) $$(gcc -print-file-name=libubsan.so)
 test-c: $(READY)
 	@mkdir -p $(SANITIZED)

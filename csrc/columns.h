@@ -8,7 +8,6 @@
 #define TP_LANE_FIELDS 4  /* instance, sender, receiver, seq */
 #define TP_STEP_FIELDS 10 /* header integers of a StepFrame */
 #define TP_OUT_FIELDS 9
-#define TP_MAX_COLUMNS 15 /* so that the body's map always has a one-byte head */
 
 /* A column of a parsed body. data is NULL where it is absent or empty. */
 typedef struct tp_column {

@@ -32,5 +32,6 @@ int tp_init_send_window(PyObject *module); /* before the packer, which writes it
 int tp_init_packer(PyObject *module);
 int tp_init_table(PyObject *module);
 int tp_init_inbox(PyObject *module);
+int tp_init_vocab(PyObject *module);
 
 #endif

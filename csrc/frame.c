@@ -97,16 +97,18 @@ tp_result tp_columns_read(const uint8_t *data, size_t size, uint32_t kind, uint6
 }
 
 size_t tp_columns_size(const uint64_t *header, uint32_t fields, const tp_part *parts, uint32_t n) {
-    size_t size = 1 + 1 + 1 + (fields < 16 ? 1 : 3) + 1;
+    size_t size = 1 + 1 + 1 + (fields < 16 ? 1 : 3);
+    uint32_t present = 0;
     for (uint32_t i = 0; i < fields; i++) {
         size += tp_uint_size(header[i]);
     }
     for (uint32_t i = 0; i < n; i++) {
         if (parts[i].size != 0) {
             size += tp_uint_size(parts[i].id) + tp_bin_size(parts[i].size);
+            present++;
         }
     }
-    return size;
+    return size + (present < 16 ? 1 : 3);
 }
 
 uint8_t *tp_head_write(uint32_t kind, const uint64_t *header, uint32_t fields, uint8_t present,
@@ -118,7 +120,13 @@ uint8_t *tp_head_write(uint32_t kind, const uint64_t *header, uint32_t fields, u
     for (uint32_t i = 0; i < fields; i++) {
         p = tp_write_uint(p, header[i]);
     }
-    *p++ = (uint8_t)(0x80 | present);
+    if (present < 16) {
+        *p++ = (uint8_t)(0x80 | present);
+    } else {
+        *p++ = 0xde;
+        *p++ = 0;
+        *p++ = present;
+    }
     return p;
 }
 

@@ -55,8 +55,8 @@ typedef struct tp_output_view {
     uint64_t mono_ns;
     const uint8_t *keys, *counts, *token_ids, *offsets, *finish, *stop_reason;
     const uint8_t *lp_k, *lp_ids, *lp_values, *lp_ranks;
-    const uint8_t *error_len, *error;
-    uint32_t lp_entries, lp_tokens, error_bytes;
+    const uint8_t *error_len, *error, *text_len, *text, *text_offset, *stop_string, *cached;
+    uint32_t lp_entries, lp_tokens, error_bytes, text_bytes;
 } tp_output_view;
 
 tp_result tp_output_parse(const uint8_t *data, size_t size, tp_output_view *view);
@@ -75,7 +75,11 @@ typedef struct tp_output_rows {
     const float *lp_values;
     const uint16_t *error_len;
     const uint8_t *error;
-    uint32_t lp_entries, lp_tokens, error_bytes;
+    const uint32_t *text_len, *text_offset;
+    const uint8_t *text;
+    const int32_t *stop_string;
+    const uint32_t *cached;
+    uint32_t lp_entries, lp_tokens, error_bytes, text_bytes;
 } tp_output_rows;
 
 size_t tp_output_size(const tp_output_rows *rows);

@@ -10,7 +10,7 @@ typedef struct {
 } shape;
 
 static const shape step_shape = {TP_KIND_STEP, TP_STEP_FIELDS, TP_STEP_LP_RANKS, "StepFrame"};
-static const shape output_shape = {TP_KIND_OUTPUT, TP_OUT_FIELDS, TP_OUT_ERROR, "OutputFrame"};
+static const shape output_shape = {TP_KIND_OUTPUT, TP_OUT_FIELDS, TP_OUT_LAST, "OutputFrame"};
 
 static tp_result check(const shape *of, const uint8_t *data, size_t size) {
     if (of->kind == TP_KIND_STEP) {
@@ -86,7 +86,7 @@ static PyObject *column_dict(const tp_column *columns, uint32_t last) {
 static PyObject *unpack(PyObject *module, PyObject *frame, const shape *of) {
     Py_buffer buffer;
     uint64_t header[TP_STEP_FIELDS];
-    tp_column columns[TP_OUT_ERROR + 1];
+    tp_column columns[TP_OUT_LAST + 1];
     if (PyObject_GetBuffer(frame, &buffer, PyBUF_SIMPLE) < 0) {
         return NULL;
     }
@@ -145,8 +145,8 @@ static int gather(PyObject *columns, const shape *of, tp_part *parts, Py_buffer 
 static PyObject *pack(PyObject *module, PyObject *args, const shape *of) {
     PyObject *ints, *columns, *frame = NULL;
     uint64_t header[TP_STEP_FIELDS];
-    Py_buffer buffers[TP_OUT_ERROR];
-    tp_part parts[TP_OUT_ERROR];
+    Py_buffer buffers[TP_OUT_LAST];
+    tp_part parts[TP_OUT_LAST];
     uint32_t held = 0;
     if (!PyArg_ParseTuple(args, "O!O!:pack", &PyTuple_Type, &ints, &PyDict_Type, &columns)) {
         return NULL;
@@ -196,6 +196,37 @@ static PyObject *core_pack_output(PyObject *module, PyObject *args) {
     return pack(module, args, &output_shape);
 }
 
+/* split_text(lengths, width, text): a str a row, "" where its length is 0. */
+static PyObject *core_split_text(PyObject *module, PyObject *args) {
+    (void)module;
+    Py_buffer lengths, text;
+    unsigned int width;
+    if (!PyArg_ParseTuple(args, "y*Iy*:split_text", &lengths, &width, &text)) {
+        return NULL;
+    }
+    const Py_ssize_t n = width == 2 || width == 4 ? lengths.len / (Py_ssize_t)width : 0;
+    PyObject *list = PyList_New(n);
+    size_t at = 0;
+    for (Py_ssize_t i = 0; list != NULL && i < n; i++) {
+        const uint8_t *length = (const uint8_t *)lengths.buf + (size_t)i * width;
+        size_t size = width == 2 ? tp_load_u16(length) : tp_load_u32(length);
+        if (size > (size_t)text.len - at) { /* a parsed frame's never is */
+            size = (size_t)text.len - at;
+        }
+        PyObject *row =
+            PyUnicode_DecodeUTF8((const char *)text.buf + at, (Py_ssize_t)size, "replace");
+        if (row == NULL) {
+            Py_CLEAR(list);
+        } else {
+            PyList_SET_ITEM(list, i, row);
+        }
+        at += size;
+    }
+    PyBuffer_Release(&lengths);
+    PyBuffer_Release(&text);
+    return list;
+}
+
 static PyMethodDef functions[] = {
     {"peek", core_peek, METH_O, "Return kind, instance, sender, receiver and seq of a frame."},
     {"check_value", core_check_value, METH_VARARGS,
@@ -205,6 +236,7 @@ static PyMethodDef functions[] = {
     {"pack_step", core_pack_step, METH_VARARGS, "Return the StepFrame of a header and columns."},
     {"pack_output", core_pack_output, METH_VARARGS,
      "Return the OutputFrame of a header and columns."},
+    {"split_text", core_split_text, METH_VARARGS, "Return the str of each row of a text column."},
     {NULL, NULL, 0, NULL},
 };
 

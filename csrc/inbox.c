@@ -115,9 +115,9 @@ typedef struct row {
     tp_piece piece;
     uint32_t offset;
     uint8_t finish;
-    int32_t stop_reason;
-    const uint8_t *error;
-    uint32_t error_len;
+    int32_t stop_reason, stop_string;
+    const uint8_t *error, *text;
+    uint32_t error_len, text_len, text_offset, cached;
 } row;
 
 /* Drops what the stream already has from the front of the row's tokens. */
@@ -130,6 +130,20 @@ static void trim(tp_piece *piece, uint32_t known) {
         piece->lp_values += entries * 4;
         piece->lp_ranks += (size_t)known * 4;
     }
+}
+
+/* Appends what is new of the row's text. Who has a row's tokens has all text before it, so text that
+ * is missing will not come: 0 is that. */
+static int take_text(tp_stream *stream, row *row, tp_result *result) {
+    const uint64_t have = (uint64_t)stream->text_offset + stream->text_len;
+    if (row->text_offset > have) {
+        return 0;
+    }
+    const uint64_t known = have - row->text_offset;
+    if (known < row->text_len) {
+        *result = tp_stream_append_text(stream, row->text + known, row->text_len - (uint32_t)known);
+    }
+    return 1;
 }
 
 static tp_result apply(tp_inbox *inbox, tp_stream *stream, row *row) {
@@ -151,12 +165,27 @@ static tp_result apply(tp_inbox *inbox, tp_stream *stream, row *row) {
         inbox->repeated_tokens += known;
         trim(&row->piece, (uint32_t)known);
     }
-    if (row->piece.count > 0) {
-        if (tp_stream_bytes(stream) + tp_piece_bytes(&row->piece) > inbox->stream_bytes) {
+    /* What a stream keeps because its next item is to hold it is bounded by the request's length. */
+    if ((row->piece.count > 0 || row->text_len > 0) && stream->kind == TP_DELTA &&
+        tp_stream_bytes(stream) + row->text_len +
+                (row->piece.count > 0 ? tp_piece_bytes(&row->piece) : 0) >
+            inbox->stream_bytes) {
+        tp_inbox_remove(inbox, stream);
+        note(inbox, stream, TP_NOTE_SLOW, row->offset);
+        return TP_OK;
+    }
+    if (row->text_len > 0) {
+        tp_result result = TP_OK;
+        if (!take_text(stream, row, &result)) {
             tp_inbox_remove(inbox, stream);
-            note(inbox, stream, TP_NOTE_SLOW, row->offset);
+            note(inbox, stream, TP_NOTE_TORN, row->text_offset);
             return TP_OK;
         }
+        if (result != TP_OK) {
+            return result;
+        }
+    }
+    if (row->piece.count > 0) {
         tp_result result = tp_stream_append(stream, &row->piece);
         if (result != TP_OK) {
             return result;
@@ -164,8 +193,9 @@ static tp_result apply(tp_inbox *inbox, tp_stream *stream, row *row) {
         inbox->tokens += row->piece.count;
     }
     if (row->finish != TP_FINISH_NONE) {
+        stream->cached = row->cached;
         tp_stream_end(stream, row->finish < TP_FINISH_END ? row->finish : TP_FINISH_ERROR,
-                      row->stop_reason, row->error, row->error_len);
+                      row->stop_reason, row->stop_string, row->error, row->error_len);
         tp_inbox_remove(inbox, stream);
         note(inbox, stream, TP_NOTE_ENDED, 0);
     }
@@ -183,12 +213,13 @@ tp_result tp_inbox_feed(tp_inbox *inbox, const tp_output_view *view) {
     }
     inbox->frames++;
     inbox->rows += view->rows;
-    size_t token = 0, entry = 0, ranked = 0, letter = 0; /* how far each ragged column was read */
+    size_t token = 0, entry = 0, ranked = 0, letter = 0, text = 0; /* how far each ragged column was read */
     for (uint32_t i = 0; i < view->rows; i++) {
         uint32_t count = view->counts == NULL ? 1 : tp_load_u32(view->counts + 4 * (size_t)i);
         int32_t k = view->lp_k == NULL ? -1 : tp_load_i32(view->lp_k + 4 * (size_t)i);
         uint32_t letters =
             view->error_len == NULL ? 0 : tp_load_u16(view->error_len + 2 * (size_t)i);
+        uint32_t text_len = view->text_len == NULL ? 0 : tp_load_u32(view->text_len + 4 * (size_t)i);
         tp_stream *stream = tp_inbox_find(inbox, tp_load_u64(view->keys + 8 * (size_t)i));
         if (stream == NULL) {
             inbox->unknown_rows++;
@@ -198,6 +229,8 @@ tp_result tp_inbox_feed(tp_inbox *inbox, const tp_output_view *view) {
                 .offset = view->offsets == NULL ? 0 : tp_load_u32(view->offsets + 4 * (size_t)i),
                 .finish = view->finish == NULL ? TP_FINISH_NONE : view->finish[i],
                 .stop_reason = -1,
+                .stop_string = -1,
+                .text_len = text_len,
             };
             if (count > 0) {
                 row.piece.tokens = view->token_ids + 4 * token;
@@ -210,6 +243,18 @@ tp_result tp_inbox_feed(tp_inbox *inbox, const tp_output_view *view) {
             if (view->stop_reason != NULL) {
                 row.stop_reason = tp_load_i32(view->stop_reason + 4 * (size_t)i);
             }
+            if (view->stop_string != NULL) {
+                row.stop_string = tp_load_i32(view->stop_string + 4 * (size_t)i);
+            }
+            if (view->cached != NULL) {
+                row.cached = tp_load_u32(view->cached + 4 * (size_t)i);
+            }
+            if (text_len > 0) {
+                row.text = view->text + text;
+                row.text_offset = view->text_offset == NULL
+                                      ? 0
+                                      : tp_load_u32(view->text_offset + 4 * (size_t)i);
+            }
             if (letters > 0) {
                 row.error = view->error + letter;
                 row.error_len = letters;
@@ -221,6 +266,7 @@ tp_result tp_inbox_feed(tp_inbox *inbox, const tp_output_view *view) {
         }
         token += count;
         letter += letters;
+        text += text_len;
         if (k >= 0) {
             entry += ((size_t)k + 1) * count;
             ranked += count;

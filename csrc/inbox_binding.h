@@ -5,13 +5,13 @@
 #include "core.h"
 #include "inbox.h"
 
-#define TP_OUTPUT_FIELDS 9
+#define TP_OUTPUT_FIELDS 10
 #define TP_LOGPROBS_FIELDS 3
 
 /* The classes of tokenpipe.types that items are made of, and where their slots lie. */
 typedef struct tp_items {
     PyTypeObject *output, *logprobs;
-    PyObject *usage, *finish_codes, *no_logprobs;
+    PyObject *usage, *finish_codes, *no_logprobs, *no_text;
     Py_ssize_t output_at[TP_OUTPUT_FIELDS], logprobs_at[TP_LOGPROBS_FIELDS];
 } tp_items;
 
@@ -38,6 +38,7 @@ typedef struct tp_py_stream {
     tp_stream stream;
     tp_py_inbox *inbox;
     PyObject *request_id, *index;
+    PyObject *stops;     /* tuple of its stop strings, NULL where it has none */
     PyObject *waiter;    /* what a parked consumer waits on; while set, the stream owns itself */
     PyObject *bell;      /* its bell, kept for the next time */
     PyObject *exception; /* raised to the consumer after what waits, once */

@@ -7,12 +7,12 @@
 #include <math.h>
 #include <structmember.h>
 
-enum { REQUEST_ID, INDEX, OFFSET, TOKEN_IDS, FINISH_REASON, STOP_REASON, ERROR, LOGPROBS, USAGE };
+enum { REQUEST_ID, INDEX, OFFSET, TOKEN_IDS, FINISH_REASON, STOP_REASON, ERROR, LOGPROBS, USAGE, TEXT };
 enum { LP_TOKEN_IDS, LP_VALUES, LP_RANK };
 
 static const char *const output_fields[TP_OUTPUT_FIELDS] = {
     "request_id",  "index", "offset",   "token_ids", "finish_reason",
-    "stop_reason", "error", "logprobs", "usage",
+    "stop_reason", "error", "logprobs", "usage", "text",
 };
 static const char *const logprobs_fields[TP_LOGPROBS_FIELDS] = {"token_ids", "logprobs", "rank"};
 
@@ -50,9 +50,10 @@ int tp_items_init(tp_items *items) {
     items->logprobs = (PyTypeObject *)PyObject_GetAttrString(types, "TokenLogprobs");
     items->usage = PyObject_GetAttrString(types, "Usage");
     items->finish_codes = PyObject_GetAttrString(types, "FINISH_CODES");
+    items->no_text = PyUnicode_New(0, 0);
     Py_DECREF(types);
     if (items->output == NULL || items->logprobs == NULL || items->usage == NULL ||
-        items->finish_codes == NULL) {
+        items->finish_codes == NULL || items->no_text == NULL) {
         return -1;
     }
     if (!PyTuple_Check(items->finish_codes) ||
@@ -76,6 +77,7 @@ int tp_items_visit(tp_items *items, visitproc visit, void *arg) {
     Py_VISIT(items->usage);
     Py_VISIT(items->finish_codes);
     Py_VISIT(items->no_logprobs);
+    Py_VISIT(items->no_text);
     return 0;
 }
 
@@ -85,6 +87,7 @@ void tp_items_clear(tp_items *items) {
     Py_CLEAR(items->usage);
     Py_CLEAR(items->finish_codes);
     Py_CLEAR(items->no_logprobs);
+    Py_CLEAR(items->no_text);
 }
 
 static inline void put(PyObject *object, Py_ssize_t at, PyObject *value) {
@@ -164,30 +167,44 @@ static PyObject *token_list(const tp_stream *stream, uint32_t count) {
     return list;
 }
 
+/* The stop string or token that ended it, or None. */
+static PyObject *stop_reason(const tp_py_stream *self) {
+    const tp_stream *stream = &self->stream;
+    if (stream->stop_string >= 0 && self->stops != NULL &&
+        stream->stop_string < PyTuple_GET_SIZE(self->stops)) {
+        return Py_NewRef(PyTuple_GET_ITEM(self->stops, stream->stop_string));
+    }
+    return stream->stop_reason >= 0 ? PyLong_FromLong(stream->stop_reason) : Py_NewRef(Py_None);
+}
+
 PyObject *tp_item_take(tp_py_stream *self, uint32_t limit) {
     tp_stream *stream = &self->stream;
     const tp_items *items = &self->inbox->items;
     if (!tp_stream_ready(stream)) {
         return NULL;
     }
-    uint32_t count = limit > 0 && stream->len > limit ? limit : stream->len;
+    const int part = limit > 0 && stream->len > limit && stream->kind == TP_DELTA;
+    uint32_t count = part ? limit : stream->len;
     uint32_t entries = 0;
     int last = count == stream->len && stream->finish != TP_FINISH_NONE;
     PyObject *made = items->output->tp_alloc(items->output, 0);
     PyObject *offset = PyLong_FromUnsignedLong(stream->offset);
     PyObject *tokens = token_list(stream, count);
     PyObject *logprobs = all_logprobs(items, stream, count, &entries);
-    PyObject *stop = last && stream->stop_reason >= 0 ? PyLong_FromLong(stream->stop_reason)
-                                                      : Py_NewRef(Py_None);
+    PyObject *stop = last ? stop_reason(self) : Py_NewRef(Py_None);
+    PyObject *text = stream->text_len == 0
+                         ? Py_NewRef(items->no_text)
+                         : PyUnicode_DecodeUTF8((const char *)stream->text, stream->text_len, "replace");
     PyObject *error = last && stream->error != NULL
                           ? PyUnicode_DecodeUTF8(stream->error, stream->error_len, "replace")
                           : Py_NewRef(Py_None);
-    PyObject *usage = last ? PyObject_CallFunction(items->usage, "kk",
+    PyObject *usage = last ? PyObject_CallFunction(items->usage, "kkk",
                                                    (unsigned long)self->prompt_tokens,
-                                                   (unsigned long)stream->offset + count)
+                                                   (unsigned long)stream->offset + count,
+                                                   (unsigned long)stream->cached)
                            : Py_NewRef(Py_None);
     if (made == NULL || offset == NULL || tokens == NULL || logprobs == NULL || stop == NULL ||
-        error == NULL || usage == NULL) {
+        error == NULL || usage == NULL || text == NULL) {
         Py_XDECREF(made);
         Py_XDECREF(offset);
         Py_XDECREF(tokens);
@@ -195,6 +212,7 @@ PyObject *tp_item_take(tp_py_stream *self, uint32_t limit) {
         Py_XDECREF(stop);
         Py_XDECREF(error);
         Py_XDECREF(usage);
+        Py_XDECREF(text);
         return NULL;
     }
     PyObject *reason = PyTuple_GET_ITEM(items->finish_codes, last ? stream->finish : 0);
@@ -207,6 +225,7 @@ PyObject *tp_item_take(tp_py_stream *self, uint32_t limit) {
     put(made, items->output_at[ERROR], error);
     put(made, items->output_at[LOGPROBS], logprobs);
     put(made, items->output_at[USAGE], usage);
+    put(made, items->output_at[TEXT], text);
     tp_stream_took(stream, count, entries);
     if (last) {
         stream->told = 1;

@@ -67,14 +67,21 @@ enum tp_output_column {
     TP_OUT_LP_VALUES = 9,
     TP_OUT_LP_RANKS = 10,
     TP_OUT_ERROR_LEN = 11, /* u16[rows], bytes of UTF-8 per row, default all 0 */
-    TP_OUT_ERROR = 12      /* the bytes, rows one after another */
+    TP_OUT_ERROR = 12,     /* the bytes, rows one after another */
+    TP_OUT_TEXT_LEN = 13,  /* u32[rows], bytes of UTF-8 per row, default all 0 */
+    TP_OUT_TEXT = 14,      /* the bytes, rows one after another */
+    TP_OUT_TEXT_OFFSET = 15, /* u32[rows], bytes of the request's text before the row's */
+    TP_OUT_STOP_STRING = 16, /* i32[rows], which of its stop strings ended it, or -1; default -1 */
+    TP_OUT_CACHED = 17       /* u32[rows], prompt tokens that a cache had, in a final row; default 0 */
 };
+#define TP_OUT_LAST TP_OUT_CACHED
 
 #define TP_OFFSET_UNKNOWN UINT32_MAX
 
 #define TP_MAX_ROWS 1048576u
 #define TP_MAX_TOKENS 16777216u
 #define TP_MAX_ENTRIES 268435456u /* logprobs in a frame */
+#define TP_MAX_TEXT 268435456u /* bytes of text in a frame */
 #define TP_MAX_HEADER 32 /* more elements in a header array than this are refused */
 
 typedef enum tp_result {
@@ -89,7 +96,8 @@ typedef enum tp_result {
     TP_E_LOGPROBS,    /* logprob columns do not fit one another */
     TP_E_TRAILING,    /* bytes after the frame */
     TP_E_LIMIT,       /* more rows or tokens than TP_MAX_* */
-    TP_E_MEMORY
+    TP_E_MEMORY,
+    TP_E_FOREIGN      /* the tokenizer's own decoder failed */
 } tp_result;
 
 /* What every frame's header begins with; the transport reads these and nothing else. */

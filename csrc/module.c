@@ -61,7 +61,7 @@ static int core_exec(PyObject *module) {
     }
     if (watch_forks(module) < 0 || tp_init_frames(module) < 0 || tp_init_handoff(module) < 0 || tp_init_intake(module) < 0 ||
          tp_init_send_window(module) < 0 || tp_init_packer(module) < 0 || tp_init_table(module) < 0 ||
-        tp_init_inbox(module) < 0) {
+        tp_init_inbox(module) < 0 || tp_init_vocab(module) < 0) {
         return -1;
     }
     return 0;

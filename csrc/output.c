@@ -4,8 +4,8 @@
 
 tp_result tp_output_parse(const uint8_t *data, size_t size, tp_output_view *view) {
     uint64_t h[TP_OUT_FIELDS];
-    tp_column c[TP_OUT_ERROR + 1];
-    tp_result result = tp_columns_read(data, size, TP_KIND_OUTPUT, h, TP_OUT_FIELDS, c, TP_OUT_ERROR);
+    tp_column c[TP_OUT_LAST + 1];
+    tp_result result = tp_columns_read(data, size, TP_KIND_OUTPUT, h, TP_OUT_FIELDS, c, TP_OUT_LAST);
     if (result != TP_OK) {
         return result;
     }
@@ -34,7 +34,11 @@ tp_result tp_output_parse(const uint8_t *data, size_t size, tp_output_view *view
     if (tp_take(&c[TP_OUT_COUNTS], rows, 4, &view->counts) != TP_OK ||
         tp_take(&c[TP_OUT_FINISH], rows, 1, &view->finish) != TP_OK ||
         tp_take(&c[TP_OUT_STOP_REASON], rows, 4, &view->stop_reason) != TP_OK ||
-        tp_take(&c[TP_OUT_ERROR_LEN], rows, 2, &view->error_len) != TP_OK) {
+        tp_take(&c[TP_OUT_ERROR_LEN], rows, 2, &view->error_len) != TP_OK ||
+        tp_take(&c[TP_OUT_TEXT_LEN], rows, 4, &view->text_len) != TP_OK ||
+        tp_take(&c[TP_OUT_TEXT_OFFSET], rows, 4, &view->text_offset) != TP_OK ||
+        tp_take(&c[TP_OUT_STOP_STRING], rows, 4, &view->stop_string) != TP_OK ||
+        tp_take(&c[TP_OUT_CACHED], rows, 4, &view->cached) != TP_OK) {
         return TP_E_COLUMN;
     }
     if ((view->counts == NULL ? rows : tp_sum_u32(view->counts, rows)) != tokens) {
@@ -46,6 +50,15 @@ tp_result tp_output_parse(const uint8_t *data, size_t size, tp_output_view *view
     }
     view->error = c[TP_OUT_ERROR].data;
     view->error_bytes = (uint32_t)error_bytes;
+    const uint64_t text_bytes = view->text_len == NULL ? 0 : tp_sum_u32(view->text_len, rows);
+    if (text_bytes > TP_MAX_TEXT) {
+        return TP_E_LIMIT;
+    }
+    if (c[TP_OUT_TEXT].size != text_bytes) {
+        return TP_E_COLUMN;
+    }
+    view->text = c[TP_OUT_TEXT].data;
+    view->text_bytes = (uint32_t)text_bytes;
     tp_logprobs lp;
     result = tp_logprobs_take(&c[TP_OUT_LP_K], rows, view->counts, 4, &lp);
     view->lp_k = lp.k;
@@ -62,7 +75,7 @@ static void describe(const tp_output_rows *r, uint64_t *header, tp_part *parts) 
                                 r->lane.seq,      r->processor,   r->client,
                                 r->rows,          r->tokens,      r->mono_ns};
     const size_t rows = r->rows;
-    const tp_part p[TP_OUT_ERROR] = {
+    const tp_part p[TP_OUT_LAST] = {
         {TP_OUT_KEYS, r->keys, r->keys ? rows * 8 : 0},
         {TP_OUT_COUNTS, r->counts, r->counts ? rows * 4 : 0},
         {TP_OUT_TOKENS, r->token_ids, r->token_ids ? (size_t)r->tokens * 4 : 0},
@@ -75,6 +88,11 @@ static void describe(const tp_output_rows *r, uint64_t *header, tp_part *parts) 
         {TP_OUT_LP_RANKS, r->lp_ranks, r->lp_ranks ? (size_t)r->lp_tokens * 4 : 0},
         {TP_OUT_ERROR_LEN, r->error_len, r->error_len ? rows * 2 : 0},
         {TP_OUT_ERROR, r->error, r->error ? (size_t)r->error_bytes : 0},
+        {TP_OUT_TEXT_LEN, r->text_len, r->text_len ? rows * 4 : 0},
+        {TP_OUT_TEXT, r->text, r->text ? (size_t)r->text_bytes : 0},
+        {TP_OUT_TEXT_OFFSET, r->text_offset, r->text_offset ? rows * 4 : 0},
+        {TP_OUT_STOP_STRING, r->stop_string, r->stop_string ? rows * 4 : 0},
+        {TP_OUT_CACHED, r->cached, r->cached ? rows * 4 : 0},
     };
     memcpy(header, h, sizeof h);
     memcpy(parts, p, sizeof p);
@@ -82,14 +100,14 @@ static void describe(const tp_output_rows *r, uint64_t *header, tp_part *parts) 
 
 size_t tp_output_size(const tp_output_rows *rows) {
     uint64_t header[TP_OUT_FIELDS];
-    tp_part parts[TP_OUT_ERROR];
+    tp_part parts[TP_OUT_LAST];
     describe(rows, header, parts);
-    return tp_columns_size(header, TP_OUT_FIELDS, parts, TP_OUT_ERROR);
+    return tp_columns_size(header, TP_OUT_FIELDS, parts, TP_OUT_LAST);
 }
 
 size_t tp_output_write(const tp_output_rows *rows, uint8_t *out) {
     uint64_t header[TP_OUT_FIELDS];
-    tp_part parts[TP_OUT_ERROR];
+    tp_part parts[TP_OUT_LAST];
     describe(rows, header, parts);
-    return tp_columns_write(TP_KIND_OUTPUT, header, TP_OUT_FIELDS, parts, TP_OUT_ERROR, out);
+    return tp_columns_write(TP_KIND_OUTPUT, header, TP_OUT_FIELDS, parts, TP_OUT_LAST, out);
 }

@@ -9,7 +9,8 @@
 void tp_stream_init(tp_stream *stream, uint64_t key) {
     memset(stream, 0, sizeof *stream);
     stream->key = key;
-    stream->stop_reason = -1;
+    stream->stop_reason = stream->stop_string = -1;
+    stream->kind = TP_DELTA;
 }
 
 static void drop_buffers(tp_stream *stream) {
@@ -26,6 +27,9 @@ static void drop_buffers(tp_stream *stream) {
 
 void tp_stream_clear(tp_stream *stream) {
     drop_buffers(stream);
+    free(stream->text);
+    stream->text = NULL;
+    stream->text_len = stream->text_cap = 0;
     free(stream->error);
     stream->error = NULL;
     stream->error_len = 0;
@@ -146,13 +150,40 @@ tp_result tp_stream_append(tp_stream *stream, const tp_piece *piece) {
     return TP_OK;
 }
 
-void tp_stream_end(tp_stream *stream, uint8_t finish, int32_t stop_reason, const uint8_t *error,
-                   uint32_t error_len) {
+tp_result tp_stream_append_text(tp_stream *stream, const uint8_t *text, uint32_t size) {
+    const size_t need = (size_t)stream->text_len + size;
+    if (need > stream->text_cap) {
+        const size_t cap = need * 2 < 64 ? 64 : need * 2;
+        uint8_t *larger = cap > UINT32_MAX ? NULL : realloc(stream->text, cap);
+        if (larger == NULL) {
+            return TP_E_MEMORY;
+        }
+        stream->text = larger;
+        stream->text_cap = (uint32_t)cap;
+    }
+    memcpy(stream->text + stream->text_len, text, size);
+    stream->text_len += size;
+    return TP_OK;
+}
+
+static void took_text(tp_stream *stream) {
+    stream->text_offset += stream->text_len;
+    stream->text_len = 0;
+    if (stream->text_cap > KEEP_TOKENS * 4) {
+        free(stream->text);
+        stream->text = NULL;
+        stream->text_cap = 0;
+    }
+}
+
+void tp_stream_end(tp_stream *stream, uint8_t finish, int32_t stop_reason, int32_t stop_string,
+                   const uint8_t *error, uint32_t error_len) {
     if (stream->finish != TP_FINISH_NONE) {
         return;
     }
     stream->finish = finish;
     stream->stop_reason = stop_reason;
+    stream->stop_string = stop_string;
     if (error_len > 0 && (stream->error = malloc(error_len)) != NULL) {
         memcpy(stream->error, error, error_len);
         stream->error_len = error_len;
@@ -160,6 +191,12 @@ void tp_stream_end(tp_stream *stream, uint8_t finish, int32_t stop_reason, const
 }
 
 void tp_stream_took(tp_stream *stream, uint32_t count, uint32_t entries) {
+    if (stream->kind != TP_DELTA) {
+        stream->shown = stream->len;
+        stream->text_shown = stream->text_len;
+        return;
+    }
+    took_text(stream);
     stream->offset += count;
     stream->head += count;
     stream->len -= count;

@@ -4,6 +4,9 @@
 
 #include "layout.h"
 
+/* What an item holds; numbered as types.RequestOutputKind. */
+enum tp_output_kind { TP_CUMULATIVE = 0, TP_DELTA = 1, TP_FINAL_ONLY = 2 };
+
 typedef struct tp_stream {
     uint64_t key;
     uint32_t offset;         /* output tokens handed out so far: the offset of tokens[head] */
@@ -15,9 +18,15 @@ typedef struct tp_stream {
     int32_t *lp_ids;
     float *lp_values;
     uint32_t lp_head, lp_len, lp_cap;
-    int32_t stop_reason;
+    uint8_t *text; /* UTF-8 that waits, whole characters */
+    uint32_t text_len, text_cap;
+    uint32_t text_offset; /* bytes of text handed out so far */
+    int32_t stop_reason, stop_string;
+    uint32_t cached; /* prompt tokens that a cache had */
     uint32_t error_len;
     char *error;       /* UTF-8, not terminated; NULL if none */
+    uint32_t shown, text_shown; /* cumulative: how much of it the last item had */
+    uint8_t kind;
     uint8_t finish;    /* enum tp_finish */
     uint8_t told;      /* the end was handed out */
     uint8_t listed;    /* an inbox knows it */
@@ -37,15 +46,19 @@ void tp_stream_clear(tp_stream *stream); /* frees what it holds; tokens that wai
 /* Takes all of the piece or, on TP_E_MEMORY, nothing. */
 tp_result tp_stream_append(tp_stream *stream, const tp_piece *piece);
 
-/* Sets the end; the first one wins. The text is copied; without memory the end has no text. */
-void tp_stream_end(tp_stream *stream, uint8_t finish, int32_t stop_reason, const uint8_t *error,
-                   uint32_t error_len);
+/* Takes all of the text, or none on TP_E_MEMORY. */
+tp_result tp_stream_append_text(tp_stream *stream, const uint8_t *text, uint32_t size);
 
-/* The first `count` waiting tokens, with `entries` logprob entries, were handed out. */
+/* Sets the end; the first one wins. The error is copied; without memory the end has none. */
+void tp_stream_end(tp_stream *stream, uint8_t finish, int32_t stop_reason, int32_t stop_string,
+                   const uint8_t *error, uint32_t error_len);
+
+/* The first `count` waiting tokens, with `entries` logprob entries, and all text were handed out.
+ * They stay where the next item is to hold them again. */
 void tp_stream_took(tp_stream *stream, uint32_t count, uint32_t entries);
 
 static inline size_t tp_stream_bytes(const tp_stream *stream) {
-    size_t bytes = (size_t)stream->len * 4;
+    size_t bytes = (size_t)stream->len * 4 + stream->text_len;
     if (stream->lp_k != NULL) {
         bytes += (size_t)stream->len * 8 + (size_t)stream->lp_len * 8;
     }
@@ -58,7 +71,12 @@ static inline size_t tp_piece_bytes(const tp_piece *piece) {
 }
 
 static inline int tp_stream_ready(const tp_stream *stream) {
-    return stream->len > 0 || (stream->finish != TP_FINISH_NONE && !stream->told);
+    const int ends = stream->finish != TP_FINISH_NONE && !stream->told;
+    if (stream->kind != TP_DELTA) {
+        return ends || (stream->kind == TP_CUMULATIVE && !stream->told &&
+                        (stream->len > stream->shown || stream->text_len > stream->text_shown));
+    }
+    return stream->len > 0 || stream->text_len > 0 || ends;
 }
 
 #endif

@@ -24,13 +24,18 @@ int tp_py_stream_ready(tp_py_stream *self) {
 }
 
 static PyObject *stream_new(PyTypeObject *type, PyObject *args, PyObject *kwargs) {
-    static char *names[] = {"inbox", "key", "request_id", "index", "prompt_tokens", NULL};
-    PyObject *inbox, *key_object, *request_id, *index = NULL;
+    static char *names[] = {"inbox", "key", "request_id", "index", "prompt_tokens",
+                            "stops", "kind", NULL};
+    PyObject *inbox, *key_object, *request_id, *index = NULL, *stops = NULL;
     unsigned int prompt_tokens = 0;
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "OO!U|O!I", names, &inbox, &PyLong_Type,
+    unsigned char kind = TP_DELTA;
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "OO!U|O!IO!b", names, &inbox, &PyLong_Type,
                                      &key_object, &request_id, &PyLong_Type, &index,
-                                     &prompt_tokens)) {
+                                     &prompt_tokens, &PyTuple_Type, &stops, &kind)) {
         return NULL;
+    }
+    if (kind > TP_FINAL_ONLY) {
+        return PyErr_Format(PyExc_ValueError, "there is no output kind %d", kind);
     }
     if (Py_TYPE(inbox)->tp_dealloc != tp_py_inbox_dealloc) {
         PyErr_SetString(PyExc_TypeError, "inbox must be an Inbox");
@@ -53,6 +58,8 @@ static PyObject *stream_new(PyTypeObject *type, PyObject *args, PyObject *kwargs
     self->request_id = Py_NewRef(request_id);
     self->index = index == NULL ? PyLong_FromLong(0) : Py_NewRef(index);
     self->prompt_tokens = prompt_tokens;
+    self->stops = Py_XNewRef(stops);
+    self->stream.kind = kind;
     if (self->index == NULL || tp_inbox_add(map, &self->stream) != TP_OK) {
         Py_DECREF(self);
         return PyErr_NoMemory();
@@ -107,6 +114,7 @@ static void stream_dealloc(tp_py_stream *self) {
     Py_CLEAR(self->bell);
     Py_CLEAR(self->request_id);
     Py_CLEAR(self->index);
+    Py_CLEAR(self->stops);
     Py_CLEAR(self->inbox);
     type->tp_free((PyObject *)self);
     Py_DECREF(type);
@@ -145,7 +153,7 @@ static PyObject *stream_end(tp_py_stream *self, PyObject *args) {
         return NULL;
     }
     tp_inbox_remove(&self->inbox->inbox, &self->stream);
-    tp_stream_end(&self->stream, finish, -1, (const uint8_t *)text, (uint32_t)size);
+    tp_stream_end(&self->stream, finish, -1, -1, (const uint8_t *)text, (uint32_t)size);
     return tp_py_stream_ready(self) < 0 ? NULL : Py_NewRef(Py_None);
 }
 

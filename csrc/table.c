@@ -13,6 +13,7 @@ tp_result tp_table_init(tp_table *t, const tp_table_config *config) {
     t->vocab_size = config->vocab_size;
     t->park_limit = config->park_limit < UINT32_MAX ? config->park_limit : UINT32_MAX;
     t->merge_limit = config->merge_limit;
+    t->vocab = config->vocab;
     t->parked_limit = (uint64_t)config->rank_count * config->slots * 2 + 64;
     t->ranks = calloc(config->rank_count + 1u, sizeof *t->ranks);
     t->eos = calloc(config->eos_count + 1u, sizeof *t->eos);
@@ -39,6 +40,9 @@ void tp_binding_free_output(tp_binding *b) {
     b->tokens = NULL;
     b->capacity = 0;
     tp_tail_free(b);
+    tp_text_free(b->text);
+    b->text = NULL;
+    b->flags &= (uint16_t)~TP_B_TEXT;
 }
 
 static void free_owned(tp_binding *b) {
@@ -123,7 +127,7 @@ tp_binding *tp_binding_new(tp_table *t, tp_slot *slot, int64_t handle) {
     memset(b, 0, sizeof *b);
     b->handle = handle;
     b->client = TP_NO_CLIENT;
-    b->stop_reason = -1;
+    b->stop_reason = b->stop_string = -1;
     t->live++;
     tp_binding **at = &slot->newest; /* newest first */
     while (*at != NULL && (*at)->handle > handle) {

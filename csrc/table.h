@@ -5,6 +5,7 @@
 #define TP_TABLE_H
 
 #include "frame.h"
+#include "text.h"
 
 #define TP_NO_CLIENT UINT16_MAX
 #define TP_MAX_ERROR 1024 /* bytes of an error text that travel with a final row */
@@ -40,7 +41,8 @@ enum tp_row_error {
     TP_CAUSE_STATUS,  /* unknown status */
     TP_CAUSE_TOKEN,   /* token outside the vocabulary */
     TP_CAUSE_MEMORY,
-    TP_CAUSE_GAP      /* parked rows only: becomes TP_EV_GAP */
+    TP_CAUSE_GAP,     /* parked rows only: becomes TP_EV_GAP */
+    TP_CAUSE_TEXT     /* a foreign decoder failed */
 };
 
 typedef struct tp_event {
@@ -57,9 +59,13 @@ enum tp_binding_flag {
     TP_B_PREFILL = 16,
     TP_B_LOGPROBS = 32, /* tail holds one entry per unsent token */
     TP_B_MUTED = 64,    /* its client is gone */
-    TP_B_LOST = 128     /* parked rows were dropped */
+    TP_B_LOST = 128,    /* parked rows were dropped */
+    TP_B_TEXT = 256,    /* its text is wanted */
+    TP_B_PACED = 512    /* its client wants fewer outputs than there are rows */
 };
-#define TP_B_SLOW (TP_B_DRAINED | TP_B_PREFILL | TP_B_LOGPROBS | TP_B_MUTED | TP_B_LOST)
+#define TP_B_SLOW                                                                                  \
+    (TP_B_DRAINED | TP_B_PREFILL | TP_B_LOGPROBS | TP_B_MUTED | TP_B_LOST | TP_B_TEXT |       \
+     TP_B_PACED)
 
 /* Logprobs of the unsent tokens of one binding, in their order. */
 typedef struct tp_tail {
@@ -71,28 +77,32 @@ typedef struct tp_tail {
 
 /* The first 64 bytes are all that a plain row touches. */
 typedef struct tp_binding {
-    int64_t handle;
+    _Alignas(64) int64_t handle;
     uint64_t key;
     uint64_t stop_mask; /* bit t % 64 of every token t that may end it */
     int32_t *tokens;    /* all output of the request, what it had at bind included */
     uint32_t total, sent, base, capacity;
     uint32_t min_tokens, max_tokens;
-    uint16_t client;
-    uint8_t state, flags;
-    uint32_t stop_count;
+    uint16_t client, flags;
+    uint8_t state, finish;
+    uint16_t error_size;
 
     /* ---- rarely read ---- */
     struct tp_binding *older; /* next in its slot, or in the pool */
     int32_t *stop_ids; /* its own, and the model's EOS ids unless they are ignored */
     tp_tail *tail;
+    tp_text *text; /* NULL: none is wanted, or it ended and is sent */
     char *error;
     uint64_t park_step; /* step, cause and value of what ended it while parked */
     int64_t park_value;
     uint32_t park_first; /* tokens up to the end of its first parked row that had any */
     uint32_t park_bytes;
-    int32_t stop_reason;
-    uint16_t error_size;
-    uint8_t park_cause, finish;
+    uint64_t pace_ns, next_ns; /* time between outputs; not before then */
+    uint32_t pace;             /* tokens of an output, at least */
+    uint32_t cached;           /* prompt tokens that a cache had */
+    uint32_t stop_count;
+    int32_t stop_reason, stop_string; /* token id; index of a stop string; -1: none */
+    uint8_t park_cause;
 } tp_binding;
 
 _Static_assert(offsetof(tp_binding, older) == 64, "the hot part is one cache line");
@@ -102,7 +112,7 @@ typedef struct tp_client {
     tp_binding **dirty;
     uint32_t dirty_count, dirty_capacity;
     uint32_t urgent, open;
-    uint64_t tokens, lp_entries, lp_tokens, error_bytes; /* unsent */
+    uint64_t tokens, lp_entries, lp_tokens, error_bytes, text_bytes; /* unsent */
     uint64_t mono_ns;
     uint32_t crowded; /* said so already */
 } tp_client;
@@ -125,11 +135,12 @@ typedef struct tp_table_counters {
 typedef struct tp_space {
     uint64_t *keys;
     uint32_t *counts, *offsets;
-    int32_t *token_ids, *stop_reason, *lp_k, *lp_ids, *lp_ranks;
+    int32_t *token_ids, *stop_reason, *stop_string, *lp_k, *lp_ids, *lp_ranks;
     float *lp_values;
-    uint8_t *finish, *error;
+    uint8_t *finish, *error, *text;
     uint16_t *error_len;
-    uint64_t row_capacity, token_capacity, entry_capacity, error_capacity;
+    uint32_t *text_len, *text_offset, *cached;
+    uint64_t row_capacity, token_capacity, entry_capacity, error_capacity, text_capacity;
 } tp_space;
 
 typedef struct tp_table {
@@ -138,9 +149,11 @@ typedef struct tp_table {
     uint32_t live; /* bindings that are not in the pool */
     tp_rank *ranks;
     int32_t *eos;
+    const tp_vocab *vocab; /* the caller's; NULL: no text */
     tp_client *clients;
     uint32_t client_count;
     uint64_t park_limit, park_used, merge_limit;
+    uint64_t release_ns; /* when the first binding that waits for the time is due; 0: none */
     uint64_t parked_now, parked_limit; /* bindings */
     tp_binding *pool;
     void **slabs;
@@ -156,6 +169,7 @@ typedef struct tp_table_config {
     uint32_t processor, rank_count, slots, vocab_size, eos_count;
     const uint32_t *ranks;
     const int32_t *eos;
+    const tp_vocab *vocab;
     uint64_t park_limit, merge_limit;
 } tp_table_config;
 
@@ -179,10 +193,11 @@ static inline void tp_table_event(tp_table *t, uint32_t kind, int64_t handle, in
 typedef struct tp_bind {
     int64_t handle;
     uint64_t key;
-    uint32_t max_tokens, min_tokens, stop_count, output_count;
+    uint32_t max_tokens, min_tokens, stop_count, output_count, pace, pace_ms, cached;
     uint16_t client;
     uint8_t ignore_eos, prefill;
     const int32_t *stop_ids, *output_ids;
+    const tp_text_wish *text; /* NULL: none is wanted */
 } tp_bind;
 
 /* Takes what was parked for the handle; its ends come as events. The handle must not be bound and
@@ -210,15 +225,30 @@ typedef struct tp_row {
 typedef struct tp_end {
     uint32_t used;  /* tokens up to the end, or n */
     uint8_t finish; /* enum tp_finish, 0: goes on */
-    uint8_t bad;    /* the token after them is outside the vocabulary */
+    uint8_t cause;  /* not TP_CAUSE_NONE: what is the matter with the token after them */
     int32_t token;  /* the stop token, or the bad one */
+    int32_t string; /* the stop string that ended it, or -1 */
 } tp_end;
 
-tp_end tp_row_scan(const tp_table *t, const tp_binding *b, const int32_t *tokens, uint32_t n);
+/* Reads the text too, where it is wanted: each token must be scanned once. */
+tp_end tp_row_scan(const tp_table *t, tp_binding *b, const int32_t *tokens, uint32_t n);
+/* Ends a request, or fails its row, where the scan found that; 1: it goes on. */
+int tp_row_judge(tp_table *t, tp_binding *b, const tp_end *end, uint64_t step);
 void tp_row_apply(tp_table *t, tp_binding *b, tp_row *row);
 void tp_row_fail(tp_table *t, tp_binding *b, uint8_t cause, int64_t value, uint64_t step);
 /* The binding of a handle that is not its slot's newest; parks a new one, or NULL: counted, dropped. */
 tp_binding *tp_row_place(tp_table *t, tp_slot *slot, int64_t handle, uint64_t step);
+
+/* ---- table_text.c: what tokens read as ---- */
+tp_text *tp_bind_text(const tp_table *t, const tp_bind *bind); /* NULL: no memory */
+tp_end tp_text_scan(const tp_table *t, tp_binding *b, const int32_t *tokens, uint32_t n);
+int tp_token_stops(const tp_binding *b, int32_t token, uint32_t count);
+
+/* Puts what may be sent of a binding's text on its client's account. */
+static inline void tp_text_charge(tp_client *c, tp_text *text) {
+    c->text_bytes += (uint64_t)text->ready - text->charged;
+    text->charged = text->ready;
+}
 
 /* ---- table_tail.c: logprobs until they are sent ---- */
 tp_result tp_tail_add(tp_binding *b, const tp_row *row, uint32_t n); /* b->total: before them */
@@ -230,16 +260,21 @@ void tp_tail_shift(tp_tail *tail, uint32_t tokens, uint32_t entries); /* forgets
 
 /* ---- table_client.c, table_flush.c: what clients get ---- */
 #define TP_ROW_BYTES 24u /* of an OutputFrame, at most, beside its tokens */
+#define TP_TEXT_BYTES 12u /* more where frames have text */
 
 tp_result tp_client_open(tp_table *t, uint32_t client);
 tp_result tp_client_reserve(tp_table *t, tp_client *c); /* one more binding may become dirty */
 void tp_client_urgent(tp_table *t, tp_binding *b);      /* what b has unsent holds something up */
+/* What is unsent of a binding that is not dirty is on nobody's account: puts it there. */
+void tp_client_wake(tp_table *t, tp_binding *b);
+/* Wakes the bindings that waited for the time. */
+void tp_table_release(tp_table *t, uint64_t now_ns);
 tp_result tp_client_close(tp_table *t, uint32_t client);
 tp_result tp_client_shed(tp_table *t, uint32_t client, const char *text, size_t size);
 
 static inline uint64_t tp_client_bytes(const tp_client *c) {
     return (uint64_t)c->dirty_count * TP_ROW_BYTES + c->tokens * 4 + c->lp_entries * 8 +
-           c->lp_tokens * 4 + c->error_bytes;
+           c->lp_tokens * 4 + c->error_bytes + c->text_bytes;
 }
 
 /* Puts b on its client's list; never fails, tp_client_reserve made room at bind. */
@@ -253,6 +288,8 @@ static inline void tp_client_mark(tp_client *c, tp_binding *b) {
 /* Packs what is unsent, up to max_bytes (of one token at least), as far as it is urgent if asked.
  * rows->rows is 0 where there was nothing. The arrays live until the next call. */
 void tp_space_free(tp_space *s);
+tp_result tp_space_reserve(tp_space *s, uint64_t rows, uint64_t tokens, uint64_t entries,
+                           uint64_t error, uint64_t text);
 tp_result tp_table_flush(tp_table *t, uint32_t client, uint64_t max_bytes, int urgent_only,
                          tp_output_rows *rows);
 

@@ -34,8 +34,14 @@ void tp_binding_finish(tp_table *t, tp_binding *b, uint8_t finish, int32_t stop_
     b->finish = finish;
     b->stop_reason = stop_reason;
     b->state = TP_LINGERING;
+    if (b->text != NULL) {
+        tp_text_end(b->text);
+    }
     if (!(b->flags & TP_B_MUTED)) {
-        tp_client_mark(&t->clients[b->client], b);
+        tp_client_wake(t, b);
+        if (b->text != NULL) {
+            tp_text_charge(&t->clients[b->client], b->text);
+        }
         tp_client_urgent(t, b);
     }
 }
@@ -58,6 +64,9 @@ tp_result tp_binding_set_error(tp_table *t, tp_binding *b, const char *text, siz
 }
 
 int tp_binding_hold(tp_table *t, tp_binding *b) {
+    if (b->total > b->sent || (b->text != NULL && b->text->ready > 0)) {
+        tp_client_wake(t, b);
+    }
     if (!(b->flags & TP_B_DIRTY)) {
         return 0;
     }
@@ -71,7 +80,14 @@ typedef struct fresh {
     int32_t *tokens, *stop_ids;
     uint64_t capacity;
     uint32_t stop_count;
+    tp_text *text;
 } fresh;
+
+static void discard(fresh *f) {
+    free(f->tokens);
+    free(f->stop_ids);
+    tp_text_free(f->text);
+}
 
 static tp_result allocate(const tp_table *t, const tp_bind *bind, const tp_binding *parked, fresh *f) {
     const uint64_t have = (uint64_t)bind->output_count + (parked == NULL ? 0 : parked->total);
@@ -81,9 +97,9 @@ static tp_result allocate(const tp_table *t, const tp_bind *bind, const tp_bindi
     const uint32_t eos_count = bind->ignore_eos ? 0 : t->eos_count;
     f->stop_count = bind->stop_count + eos_count;
     f->stop_ids = malloc(((size_t)f->stop_count + 1) * sizeof *f->stop_ids);
-    if (f->tokens == NULL || f->stop_ids == NULL) {
-        free(f->tokens);
-        free(f->stop_ids);
+    f->text = bind->text == NULL ? NULL : tp_bind_text(t, bind);
+    if (f->tokens == NULL || f->stop_ids == NULL || (bind->text != NULL && f->text == NULL)) {
+        discard(f);
         return TP_E_MEMORY;
     }
     if (bind->output_count > 0) {
@@ -113,6 +129,12 @@ static void dress(const tp_table *t, tp_binding *b, const tp_bind *bind, const f
     b->tokens = f->tokens;
     b->capacity = (uint32_t)f->capacity;
     b->flags |= bind->prefill ? TP_B_PREFILL : 0;
+    b->pace = bind->pace;
+    b->cached = bind->cached;
+    b->pace_ns = bind->pace_ms * UINT64_C(1000000);
+    b->flags |= bind->pace > 1 || bind->pace_ms > 0 ? TP_B_PACED : 0;
+    b->text = f->text;
+    b->flags |= f->text != NULL ? TP_B_TEXT : 0;
     b->stop_mask = 0;
     for (uint32_t i = 0; i < b->stop_count; i++) {
         b->stop_mask |= UINT64_C(1) << ((uint32_t)b->stop_ids[i] & 63);
@@ -129,14 +151,11 @@ static void hand_over(tp_table *t, tp_binding *b) {
     if (b->flags & TP_B_MUTED) {
         b->sent = b->total;
         tp_tail_free(b);
-    } else if (b->total > b->sent) {
-        tp_client *c = &t->clients[b->client];
-        c->tokens += b->total - b->sent;
-        if (b->tail != NULL) {
-            c->lp_entries += b->tail->entries;
-            c->lp_tokens += tp_tail_scored(b->tail);
+        if (b->text != NULL) {
+            tp_text_sent(b->text, b->text->ready);
         }
-        tp_client_mark(c, b);
+    } else if (b->total > b->sent) {
+        tp_client_wake(t, b);
     }
 }
 
@@ -157,10 +176,10 @@ static void replay(tp_table *t, tp_binding *b, uint32_t parked) {
         tp_tail_cut(b->tail, end.used);
     }
     hand_over(t, b);
-    if (end.finish != TP_FINISH_NONE) {
-        tp_binding_finish(t, b, end.finish, end.finish == TP_FINISH_STOP ? end.token : -1);
-        tp_table_event(t, TP_EV_FINISHED, b->handle, end.finish, b->stop_reason, b->park_step);
-    } else if (prefilled && (parked > n || b->park_cause == TP_CAUSE_NONE)) {
+    if (!tp_row_judge(t, b, &end, b->park_step)) {
+        return;
+    }
+    if (prefilled && (parked > n || b->park_cause == TP_CAUSE_NONE)) {
         b->state = TP_LINGERING;
         tp_table_event(t, TP_EV_PREFILLED, b->handle, 0, 0, b->park_step);
     } else if (b->park_cause != TP_CAUSE_NONE) {
@@ -179,8 +198,7 @@ tp_result tp_table_bind(tp_table *t, const tp_bind *bind) {
     const int fits = bind->client < t->client_count && t->clients[bind->client].open;
     if ((fits && tp_client_reserve(t, &t->clients[bind->client]) != TP_OK) ||
         (b == NULL && (b = tp_binding_new(t, slot, bind->handle)) == NULL)) {
-        free(f.tokens);
-        free(f.stop_ids);
+        discard(&f);
         return TP_E_MEMORY;
     }
     const uint32_t parked = b->total;

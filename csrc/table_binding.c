@@ -44,13 +44,14 @@ int tp_ints(PyObject *sequence, int32_t **values, uint32_t *count) {
 
 static PyObject *table_new(PyTypeObject *type, PyObject *args, PyObject *kwargs) {
     static char *names[] = {"processor", "ranks",      "slots",       "vocab_size",
-                            "eos_token_ids", "park_bytes", "merge_bytes", NULL};
+                            "eos_token_ids", "park_bytes", "merge_bytes", "vocab", NULL};
     unsigned int processor, slots;
     long long vocab_size;
     unsigned long long park_bytes, merge_bytes;
-    PyObject *ranks, *eos;
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "IOILOKK:Table", names, &processor, &ranks,
-                                     &slots, &vocab_size, &eos, &park_bytes, &merge_bytes)) {
+    PyObject *ranks, *eos, *vocab = Py_None;
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "IOILOKK|O:Table", names, &processor, &ranks,
+                                     &slots, &vocab_size, &eos, &park_bytes, &merge_bytes,
+                                     &vocab)) {
         return NULL;
     }
     if (slots < 1 || slots > 1u << TP_SLOT_BITS || vocab_size < 1 ||
@@ -65,6 +66,9 @@ static PyObject *table_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
                               .park_limit = park_bytes,
                               .merge_limit = merge_bytes};
     TableObject *self = NULL;
+    if (vocab != Py_None && (config.vocab = tp_py_vocab(vocab)) == NULL) {
+        return NULL;
+    }
     if (tp_ints(ranks, &rank_ids, &config.rank_count) == 0 &&
         tp_ints(eos, &eos_ids, &config.eos_count) == 0) {
         config.ranks = (const uint32_t *)rank_ids;
@@ -72,6 +76,7 @@ static PyObject *table_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
         self = (TableObject *)PyType_GenericAlloc(type, 0);
     }
     if (self != NULL) {
+        self->vocab = Py_NewRef(vocab);
         self->state = tp_state_of_type(type);
         if (self->state == NULL || tp_table_init(&self->table, &config) != TP_OK) {
             Py_CLEAR(self);
@@ -86,6 +91,7 @@ static PyObject *table_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
 static void table_dealloc(PyObject *self) {
     PyTypeObject *type = Py_TYPE(self);
     tp_table_clear(&((TableObject *)self)->table);
+    Py_XDECREF(((TableObject *)self)->vocab);
     PyObject_Free(self);
     Py_DECREF(type);
 }
@@ -255,6 +261,9 @@ static PyMethodDef methods[] = {
     {"hold", tp_table_py_hold, METH_O, "Ask for an event once all is sent; False: it is."},
     {"total", tp_table_py_total, METH_O, "Return how many output tokens the request has."},
     {"output", tp_table_py_output, METH_O, "Return the output tokens of a request not ended."},
+    {"stop_string", tp_table_py_stop_string, METH_O, "Return which stop string ended it, or -1."},
+    {"text_tail", tp_table_py_text_tail, METH_O, "Return where held-back text begins, and it."},
+    {"release", tp_table_py_release, METH_O, "Let go what waited until now; return the next time."},
     {"drop", tp_table_py_drop, METH_O, "Forget a binding; what is unsent is still flushed."},
     {"floor", tp_table_py_floor, METH_O, "Return the highest generation bound in a slot."},
     {"busy", tp_table_py_busy, METH_O, "Return whether a handle's slot has a running binding."},

@@ -4,11 +4,13 @@
 
 #include "core.h"
 #include "table.h"
+#include "text_binding.h"
 
 typedef struct {
     PyObject_HEAD
     tp_table table;
     tp_state *state;
+    PyObject *vocab; /* whose table it reads; None without text */
 } TableObject;
 
 /* The events of the last call as a list of tuples, None where there are none. */
@@ -33,6 +35,9 @@ PyObject *tp_table_py_raise_floor(PyObject *self, PyObject *arg);
 PyObject *tp_table_py_lose_park(PyObject *self, PyObject *arg);
 PyObject *tp_table_py_open_client(PyObject *self, PyObject *arg);
 PyObject *tp_table_py_close_client(PyObject *self, PyObject *arg);
+PyObject *tp_table_py_stop_string(PyObject *self, PyObject *arg);
+PyObject *tp_table_py_text_tail(PyObject *self, PyObject *arg);
+PyObject *tp_table_py_release(PyObject *self, PyObject *arg);
 PyObject *tp_table_py_shed(PyObject *self, PyObject *args);
 
 #endif

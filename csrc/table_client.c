@@ -39,6 +39,46 @@ void tp_client_urgent(tp_table *t, tp_binding *b) {
     }
 }
 
+void tp_client_wake(tp_table *t, tp_binding *b) {
+    if (b->flags & (TP_B_DIRTY | TP_B_MUTED)) {
+        return;
+    }
+    tp_client *c = &t->clients[b->client];
+    c->tokens += b->total - b->sent;
+    if (b->flags & TP_B_LOGPROBS) {
+        c->lp_entries += b->tail->entries;
+        c->lp_tokens += tp_tail_scored(b->tail);
+    }
+    if (b->text != NULL) {
+        tp_text_charge(c, b->text);
+    }
+    tp_client_mark(c, b);
+}
+
+static int waits(const tp_binding *b) {
+    return b->flags & TP_B_PACED && !(b->flags & (TP_B_DIRTY | TP_B_MUTED)) && b->next_ns > 0 &&
+           (b->state == TP_RUNNING || b->state == TP_PREEMPTING) && b->total - b->sent >= b->pace;
+}
+
+void tp_table_release(tp_table *t, uint64_t now_ns) {
+    t->release_ns = 0;
+    for (uint32_t r = 0; r < t->rank_count; r++) {
+        for (uint32_t s = 0; s < t->slots; s++) {
+            for (tp_binding *b = t->ranks[r].slots[s].newest; b != NULL; b = b->older) {
+                if (!waits(b)) {
+                    continue;
+                }
+                if (b->next_ns <= now_ns) {
+                    b->next_ns = now_ns + b->pace_ns;
+                    tp_client_wake(t, b);
+                } else if (t->release_ns == 0 || b->next_ns < t->release_ns) {
+                    t->release_ns = b->next_ns;
+                }
+            }
+        }
+    }
+}
+
 /* Calls what for every binding that belongs to the client, those without a slot included. */
 static void each(tp_table *t, uint32_t client,
                  void (*what)(tp_table *, tp_binding *, void *), void *with) {
@@ -64,10 +104,14 @@ static void mute(tp_table *t, tp_binding *b, void *with) {
     if (b->flags & TP_B_HOLD) {
         tp_table_event(t, TP_EV_SENT, b->handle, 0, 0, 0);
     }
-    b->flags &= (uint8_t) ~(TP_B_HOLD | TP_B_URGENT | TP_B_DIRTY);
+    b->flags &= (uint16_t) ~(TP_B_HOLD | TP_B_URGENT | TP_B_DIRTY);
     b->flags |= TP_B_MUTED;
     b->sent = b->total;
     tp_tail_free(b);
+    if (b->text != NULL) {
+        b->text->charged = 0;
+        tp_text_sent(b->text, b->text->ready);
+    }
 }
 
 tp_result tp_client_close(tp_table *t, uint32_t client) {
@@ -111,6 +155,9 @@ static void shed(tp_table *t, tp_binding *b, void *with) {
     if (!live && !(b->flags & TP_B_DIRTY)) {
         return;
     }
+    if (b->total > b->sent) {
+        tp_client_wake(t, b);
+    }
     if (tp_binding_set_error(t, b, error->text, error->size) != TP_OK) {
         error->failed = 1;
         return;
@@ -125,7 +172,11 @@ static void shed(tp_table *t, tp_binding *b, void *with) {
     }
     b->total = b->sent;
     tp_tail_free(b);
-    b->flags &= (uint8_t)~TP_B_HOLD;
+    if (b->text != NULL) {
+        c->text_bytes -= b->text->charged;
+        tp_text_forget(b->text);
+    }
+    b->flags &= (uint16_t)~TP_B_HOLD;
     if (!(b->flags & TP_B_DIRTY)) {
         c->error_bytes += b->error_size;
     }

@@ -32,16 +32,22 @@ static tp_slot *slot_arg(PyObject *self, PyObject *arg) {
 PyObject *tp_table_py_bind(PyObject *self, PyObject *args) {
     long long handle;
     unsigned long long key;
-    unsigned int client, max_tokens, min_tokens;
+    unsigned int client, max_tokens, min_tokens, pace = 1, pace_ms = 0, cached = 0;
     int ignore_eos, prefill;
-    PyObject *stops, *outputs;
-    if (!PyArg_ParseTuple(args, "LKIIIpOOp:bind", &handle, &key, &client, &max_tokens, &min_tokens,
-                          &ignore_eos, &stops, &outputs, &prefill)) {
+    PyObject *stops, *outputs, *text = Py_None;
+    if (!PyArg_ParseTuple(args, "LKIIIpOOp|OIII:bind", &handle, &key, &client, &max_tokens,
+                          &min_tokens, &ignore_eos, &stops, &outputs, &prefill, &text, &pace,
+                          &pace_ms, &cached)) {
         return NULL;
     }
     tp_table *t = table_of(self);
+    tp_py_wish wish = {.stops = NULL};
+    if (t->vocab != NULL && text != Py_None && tp_py_wish_read(text, &wish) < 0) {
+        return NULL;
+    }
     const tp_binding *old = tp_table_find(t, handle);
     if (tp_table_slot(t, handle) == NULL || (old != NULL && old->state != TP_PARKED)) {
+        tp_py_wish_free(&wish);
         return PyErr_Format(PyExc_KeyError, "handle %lld has no slot or is bound", handle);
     }
     int32_t *stop_ids = NULL, *output_ids = NULL;
@@ -51,7 +57,11 @@ PyObject *tp_table_py_bind(PyObject *self, PyObject *args) {
                     .max_tokens = max_tokens,
                     .min_tokens = min_tokens,
                     .ignore_eos = (uint8_t)ignore_eos,
-                    .prefill = (uint8_t)prefill};
+                    .prefill = (uint8_t)prefill,
+                    .pace = pace,
+                    .pace_ms = pace_ms,
+                    .cached = cached,
+                    .text = t->vocab != NULL && text != Py_None ? &wish.wish : NULL};
     PyObject *events = NULL;
     if (tp_ints(stops, &stop_ids, &bind.stop_count) == 0 &&
         tp_ints(outputs, &output_ids, &bind.output_count) == 0) {
@@ -61,6 +71,7 @@ PyObject *tp_table_py_bind(PyObject *self, PyObject *args) {
     }
     PyMem_Free(stop_ids);
     PyMem_Free(output_ids);
+    tp_py_wish_free(&wish);
     return events;
 }
 
@@ -153,6 +164,38 @@ PyObject *tp_table_py_output(PyObject *self, PyObject *arg) {
         }
     }
     return ids;
+}
+
+PyObject *tp_table_py_stop_string(PyObject *self, PyObject *arg) {
+    const tp_binding *b = find_arg(self, arg);
+    return b == NULL ? NULL : PyLong_FromLong(b->stop_string);
+}
+
+PyObject *tp_table_py_text_tail(PyObject *self, PyObject *arg) {
+    const tp_binding *b = find_arg(self, arg);
+    if (b == NULL) {
+        return NULL;
+    }
+    const tp_text *text = b->text;
+    const size_t size = text == NULL ? 0 : tp_text_tail(text, NULL, 0);
+    PyObject *tail = PyBytes_FromStringAndSize(NULL, (Py_ssize_t)size);
+    if (tail != NULL && size > 0) {
+        (void)tp_text_tail(text, (uint8_t *)PyBytes_AS_STRING(tail), size);
+    }
+    const unsigned int offset = text == NULL ? 0 : text->offset + text->ready;
+    return tail == NULL ? NULL : Py_BuildValue("IN", offset, tail);
+}
+
+PyObject *tp_table_py_release(PyObject *self, PyObject *arg) {
+    const unsigned long long now_ns = PyLong_AsUnsignedLongLong(arg);
+    if (now_ns == (unsigned long long)-1 && PyErr_Occurred()) {
+        return NULL;
+    }
+    tp_table *t = table_of(self);
+    if (t->release_ns > 0 && t->release_ns <= now_ns) {
+        tp_table_release(t, now_ns);
+    }
+    return PyLong_FromUnsignedLongLong(t->release_ns);
 }
 
 PyObject *tp_table_py_drop(PyObject *self, PyObject *arg) {

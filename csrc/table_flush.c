@@ -5,70 +5,13 @@
 
 #include "table.h"
 
-void tp_space_free(tp_space *s) {
-    void *arrays[] = {s->keys,   s->counts,   s->offsets, s->token_ids, s->stop_reason, s->lp_k,
-                      s->lp_ids, s->lp_ranks, s->finish,  s->error,     s->lp_values,   s->error_len};
-    for (size_t i = 0; i < sizeof arrays / sizeof *arrays; i++) {
-        free(arrays[i]);
-    }
-    memset(s, 0, sizeof *s);
-}
-
-static int grow(void *array, uint64_t bytes) {
-    void **at = array;
-    void *grown = realloc(*at, bytes);
-    if (grown == NULL) {
-        return 0;
-    }
-    *at = grown;
-    return 1;
-}
-
-static tp_result reserve(tp_space *s, uint64_t rows, uint64_t tokens, uint64_t entries,
-                         uint64_t error) {
-    if (rows > s->row_capacity) {
-        rows += rows / 2;
-        s->row_capacity = 0; /* where one fails, all are grown anew the next time */
-        if (!grow(&s->keys, rows * 8) || !grow(&s->counts, rows * 4) ||
-            !grow(&s->offsets, rows * 4) || !grow(&s->stop_reason, rows * 4) ||
-            !grow(&s->lp_k, rows * 4) || !grow(&s->finish, rows) ||
-            !grow(&s->error_len, rows * 2)) {
-            return TP_E_MEMORY;
-        }
-        s->row_capacity = rows;
-    }
-    if (tokens > s->token_capacity) {
-        tokens += tokens / 2;
-        s->token_capacity = 0;
-        if (!grow(&s->token_ids, tokens * 4) || !grow(&s->lp_ranks, tokens * 4)) {
-            return TP_E_MEMORY;
-        }
-        s->token_capacity = tokens;
-    }
-    if (entries > s->entry_capacity) {
-        s->entry_capacity = 0;
-        if (!grow(&s->lp_ids, entries * 4) || !grow(&s->lp_values, entries * 4)) {
-            return TP_E_MEMORY;
-        }
-        s->entry_capacity = entries;
-    }
-    if (error > s->error_capacity) {
-        s->error_capacity = 0;
-        if (!grow(&s->error, error)) {
-            return TP_E_MEMORY;
-        }
-        s->error_capacity = error;
-    }
-    return TP_OK;
-}
-
 /* What the frame has so far, and which columns are not all default. */
 typedef struct packed {
     tp_space *s;
     tp_client *client;
     uint64_t bytes, limit;
-    uint32_t rows, tokens, entries, scored, error_bytes;
-    int counted, finished, stopped, with_k;
+    uint32_t rows, tokens, entries, scored, error_bytes, text_bytes;
+    int counted, finished, stopped, with_k, with_text, strings, cached;
 } packed;
 
 static void put_row(packed *p, tp_binding *b, uint32_t n, int32_t k) {
@@ -80,6 +23,13 @@ static void put_row(packed *p, tp_binding *b, uint32_t n, int32_t k) {
     s->stop_reason[p->rows] = -1;
     s->lp_k[p->rows] = k;
     s->error_len[p->rows] = 0;
+    if (p->cached) {
+        s->cached[p->rows] = 0;
+    }
+    if (p->with_text) {
+        s->text_len[p->rows] = s->text_offset[p->rows] = 0;
+        s->stop_string[p->rows] = -1;
+    }
     p->counted |= n != 1;
     if (n == 1) {
         s->token_ids[p->tokens] = b->tokens[b->sent];
@@ -99,6 +49,17 @@ static void put_end(packed *p, const tp_binding *b) {
     s->stop_reason[p->rows - 1] = b->stop_reason;
     p->finished = 1;
     p->stopped |= b->stop_reason != -1;
+    if (b->cached > 0 && !p->cached) { /* the rows before it have none */
+        memset(s->cached, 0, p->rows * sizeof *s->cached);
+        p->cached = 1;
+    }
+    if (p->cached) {
+        s->cached[p->rows - 1] = b->cached;
+    }
+    if (b->stop_string >= 0) { /* only where there was text */
+        s->stop_string[p->rows - 1] = b->stop_string;
+        p->strings = 1;
+    }
     if (b->error_size > 0) {
         memcpy(s->error + p->error_bytes, b->error, b->error_size);
         s->error_len[p->rows - 1] = b->error_size;
@@ -151,8 +112,25 @@ static void put_runs(packed *p, tp_binding *b) {
     tp_tail_shift(tail, token, entry);
 }
 
-/* Packs what fits of a binding; returns 1 where nothing of it is unsent any more. */
-static int put(packed *p, tp_binding *b) {
+/* Copies what fits of a text, up to the end of a character; returns how many bytes. */
+static uint32_t put_text(packed *p, const tp_text *text) {
+    const uint64_t used = p->bytes + TP_ROW_BYTES + TP_TEXT_BYTES;
+    const uint64_t left = used < p->limit ? p->limit - used : 0;
+    uint32_t n = text->ready;
+    if (n > left) {
+        n = left < 4 ? 4 : (uint32_t)left;
+        n = n < text->ready ? n : text->ready;
+        while (n < text->ready && (text->buffer[n] & 0xc0) == 0x80) {
+            n--;
+        }
+    }
+    memcpy(p->s->text + p->text_bytes, text->buffer, n);
+    p->bytes += n + TP_TEXT_BYTES;
+    return n;
+}
+
+/* Packs what fits of a binding's tokens and its end; returns 1 where nothing is unsent any more. */
+static inline int put_tokens(packed *p, tp_binding *b) {
     const uint32_t unsent = b->total - b->sent;
     const uint32_t before = p->rows;
     if (b->flags & TP_B_LOGPROBS && unsent > 0) {
@@ -169,6 +147,29 @@ static int put(packed *p, tp_binding *b) {
     return 1;
 }
 
+/* Text goes before the tokens that it belongs to, or with them: who has the tokens has it. */
+static int put_with_text(packed *p, tp_binding *b) {
+    tp_text *text = b->text;
+    const uint32_t row = p->rows;
+    const uint32_t n = put_text(p, text);
+    const int all = n == text->ready && put_tokens(p, b);
+    if (p->rows == row) {
+        put_row(p, b, 0, -1);
+    }
+    p->s->text_len[row] = n;
+    p->s->text_offset[row] = text->offset;
+    p->text_bytes += n;
+    tp_text_sent(text, n);
+    text->charged = text->ready;
+    return all;
+}
+
+/* Packs what fits of a binding; returns 1 where nothing of it is unsent any more. */
+static inline int put(packed *p, tp_binding *b) {
+    /* the flag first: b->text is on another cache line */
+    return b->flags & TP_B_TEXT && b->text->ready > 0 ? put_with_text(p, b) : put_tokens(p, b);
+}
+
 static void settle(tp_table *t, tp_client *c, tp_binding *b) {
     if (b->flags & TP_B_URGENT) {
         c->urgent--;
@@ -176,7 +177,7 @@ static void settle(tp_table *t, tp_client *c, tp_binding *b) {
     if (b->flags & TP_B_HOLD) {
         tp_table_event(t, TP_EV_SENT, b->handle, 0, 0, 0);
     }
-    b->flags &= (uint8_t) ~(TP_B_DIRTY | TP_B_URGENT | TP_B_HOLD | TP_B_LOGPROBS);
+    b->flags &= (uint16_t) ~(TP_B_DIRTY | TP_B_URGENT | TP_B_HOLD | TP_B_LOGPROBS);
     if (b->state == TP_GONE) {
         tp_binding_recycle(t, b);
     } else if (b->finish != TP_FINISH_NONE) {
@@ -213,7 +214,7 @@ tp_result tp_table_flush(tp_table *t, uint32_t client, uint64_t max_bytes, int u
         return TP_OK;
     }
     tp_client *c = &t->clients[client];
-    packed p = {.s = &t->space, .client = c, .limit = max_bytes};
+    packed p = {.s = &t->space, .client = c, .limit = max_bytes, .with_text = t->vocab != NULL};
     if (p.limit > TP_MAX_TOKENS) { /* in bytes, so far below what a frame may hold */
         p.limit = TP_MAX_TOKENS;
     }
@@ -221,15 +222,16 @@ tp_result tp_table_flush(tp_table *t, uint32_t client, uint64_t max_bytes, int u
     const uint64_t most_rows = p.limit / TP_ROW_BYTES + 2;
     const uint64_t most_tokens = p.limit / 4 + 2;
     if (tp_table_reserve_events(t, c->urgent) != TP_OK ||
-        reserve(p.s, runs < most_rows ? runs : most_rows,
+        tp_space_reserve(p.s, runs < most_rows ? runs : most_rows,
                 c->tokens < most_tokens ? c->tokens : most_tokens, c->lp_entries,
-                c->error_bytes) != TP_OK) {
+                c->error_bytes, c->text_bytes < p.limit ? c->text_bytes : p.limit + 4) != TP_OK) {
         return TP_E_MEMORY;
     }
     put_all(t, &p, urgent_only);
     c->tokens -= p.tokens;
     c->lp_entries -= p.entries;
     c->lp_tokens -= p.scored;
+    c->text_bytes -= p.text_bytes;
     tp_space *s = p.s;
     *rows = (tp_output_rows){
         .processor = t->processor,
@@ -249,9 +251,15 @@ tp_result tp_table_flush(tp_table *t, uint32_t client, uint64_t max_bytes, int u
         .lp_ranks = p.with_k ? s->lp_ranks : NULL,
         .error_len = p.error_bytes > 0 ? s->error_len : NULL,
         .error = p.error_bytes > 0 ? s->error : NULL,
+        .text_len = p.text_bytes > 0 ? s->text_len : NULL,
+        .text = p.text_bytes > 0 ? s->text : NULL,
+        .text_offset = p.text_bytes > 0 ? s->text_offset : NULL,
+        .stop_string = p.strings ? s->stop_string : NULL,
+        .cached = p.cached ? s->cached : NULL,
         .lp_entries = p.entries,
         .lp_tokens = p.scored,
         .error_bytes = p.error_bytes,
+        .text_bytes = p.text_bytes,
     };
     if (tp_client_bytes(c) <= t->merge_limit) {
         c->crowded = 0;

@@ -3,7 +3,10 @@
 
 #include "table.h"
 
-static int is_stop(const tp_binding *b, int32_t token) {
+int tp_token_stops(const tp_binding *b, int32_t token, uint32_t count) {
+    if (!((b->stop_mask >> ((uint32_t)token & 63)) & 1) || count < b->min_tokens) {
+        return 0;
+    }
     for (uint32_t i = 0; i < b->stop_count; i++) {
         if (b->stop_ids[i] == token) {
             return 1;
@@ -12,22 +15,38 @@ static int is_stop(const tp_binding *b, int32_t token) {
     return 0;
 }
 
-tp_end tp_row_scan(const tp_table *t, const tp_binding *b, const int32_t *tokens, uint32_t n) {
+tp_end tp_row_scan(const tp_table *t, tp_binding *b, const int32_t *tokens, uint32_t n) {
+    if (b->text != NULL) {
+        return tp_text_scan(t, b, tokens, n);
+    }
     for (uint32_t i = 0; i < n; i++) {
         const int32_t token = tokens[i];
         const uint32_t count = b->total + i + 1;
         if ((uint32_t)token >= t->vocab_size) {
-            return (tp_end){i, TP_FINISH_NONE, 1, token};
+            return (tp_end){i, TP_FINISH_NONE, TP_CAUSE_TOKEN, token, -1};
         }
-        if ((b->stop_mask >> ((uint32_t)token & 63)) & 1 && count >= b->min_tokens &&
-            is_stop(b, token)) {
-            return (tp_end){i + 1, TP_FINISH_STOP, 0, token};
+        if (tp_token_stops(b, token, count)) {
+            return (tp_end){i + 1, TP_FINISH_STOP, TP_CAUSE_NONE, token, -1};
         }
         if (count >= b->max_tokens) {
-            return (tp_end){i + 1, TP_FINISH_LENGTH, 0, -1};
+            return (tp_end){i + 1, TP_FINISH_LENGTH, TP_CAUSE_NONE, -1, -1};
         }
     }
-    return (tp_end){n, TP_FINISH_NONE, 0, -1};
+    return (tp_end){n, TP_FINISH_NONE, TP_CAUSE_NONE, -1, -1};
+}
+
+int tp_row_judge(tp_table *t, tp_binding *b, const tp_end *end, uint64_t step) {
+    if (end->finish != TP_FINISH_NONE) {
+        b->stop_string = end->string;
+        tp_binding_finish(t, b, end->finish, end->finish == TP_FINISH_STOP ? end->token : -1);
+        tp_table_event(t, TP_EV_FINISHED, b->handle, end->finish, b->stop_reason, step);
+        return 0;
+    }
+    if (end->cause != TP_CAUSE_NONE) {
+        tp_row_fail(t, b, end->cause, end->token, step);
+        return 0;
+    }
+    return 1;
 }
 
 void tp_row_fail(tp_table *t, tp_binding *b, uint8_t cause, int64_t value, uint64_t step) {
@@ -57,15 +76,45 @@ static void park_charge(tp_table *t, tp_binding *b) {
     b->park_bytes = (uint32_t)bytes;
 }
 
+#define MOST_HELD (1u << 17) /* logprob entries that wait for an interval */
+
+/* Whether a binding that is not dirty is to be sent now; where only the time is missing, says so. */
+static int is_due(tp_table *t, tp_binding *b, uint64_t mono_ns) {
+    if (b->tail != NULL && b->tail->entries >= MOST_HELD) {
+        return 1;
+    }
+    if (b->sent > 0 && b->total - b->sent < b->pace) {
+        return 0;
+    }
+    if (b->sent > 0 && mono_ns < b->next_ns) {
+        t->release_ns = t->release_ns == 0 || b->next_ns < t->release_ns ? b->next_ns : t->release_ns;
+        return 0;
+    }
+    b->next_ns = b->pace_ns > 0 ? mono_ns + b->pace_ns : 0;
+    return 1;
+}
+
 /* Tells the client's account of n more tokens of which the last is tail's last. */
 static void charge(tp_table *t, tp_binding *b, uint32_t n, const tp_row *row, int tailed) {
     if (b->flags & TP_B_MUTED) {
         b->sent = b->total;
+        if (b->text != NULL) {
+            tp_text_sent(b->text, b->text->ready);
+        }
         return;
     }
     tp_client *c = &t->clients[b->client];
-    c->tokens += n;
     c->mono_ns = row->mono_ns;
+    if (!(b->flags & TP_B_DIRTY) && b->flags & TP_B_PACED) {
+        if (is_due(t, b, row->mono_ns)) {
+            tp_client_wake(t, b);
+        }
+        return;
+    }
+    if (b->text != NULL) {
+        tp_text_charge(c, b->text);
+    }
+    c->tokens += n;
     if (tailed && row->k >= 0) {
         c->lp_tokens += n;
         c->lp_entries += (uint64_t)(row->k + 1) * n;
@@ -98,13 +147,7 @@ static int append(tp_table *t, tp_binding *b, const tp_row *row, uint32_t n) {
     if (b->flags & TP_B_LOST) {
         return 0;
     }
-    if (end.finish != TP_FINISH_NONE) {
-        tp_binding_finish(t, b, end.finish, end.finish == TP_FINISH_STOP ? end.token : -1);
-        tp_table_event(t, TP_EV_FINISHED, b->handle, end.finish, b->stop_reason, row->step);
-    } else if (end.bad) {
-        tp_row_fail(t, b, TP_CAUSE_TOKEN, end.token, row->step);
-    }
-    return end.finish == TP_FINISH_NONE && !end.bad;
+    return tp_row_judge(t, b, &end, row->step);
 }
 
 /* Forgets what the binding has already from the row's beginning; returns how many tokens are new. */

@@ -13,7 +13,7 @@ void tp_tail_free(tp_binding *b) {
         free(b->tail);
         b->tail = NULL;
     }
-    b->flags &= (uint8_t)~TP_B_LOGPROBS;
+    b->flags &= (uint16_t)~TP_B_LOGPROBS;
 }
 
 static int grow(void *array, uint64_t count) { /* array: address of a pointer to 4-byte values */

@@ -2,7 +2,7 @@
 
 from asyncio import AbstractEventLoop, Future
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Any
+from typing import Any, Protocol
 
 from typing_extensions import Buffer, Self
 
@@ -17,6 +17,7 @@ def check_value(value: Buffer, max_depth: int, /) -> None: ...
 def unpack_step(frame: Buffer, /) -> tuple[tuple[int, ...], dict[int, bytes]]: ...
 def unpack_output(frame: Buffer, /) -> tuple[tuple[int, ...], dict[int, bytes]]: ...
 def pack_step(header: tuple[int, ...], columns: dict[int, Buffer], /) -> bytes: ...
+def split_text(lengths: Buffer, width: int, text: Buffer, /) -> list[str]: ...
 def pack_output(header: tuple[int, ...], columns: dict[int, Buffer], /) -> bytes: ...
 
 # What SendWindow.send returns, 0 beside them. Up to SENT_LOOK the frame is taken: it is the only
@@ -171,7 +172,14 @@ class Stream:
     """One request's output: taken, or awaited item by item."""
 
     def __new__(
-        cls, inbox: Inbox, key: int, request_id: str, index: int = 0, prompt_tokens: int = 0
+        cls,
+        inbox: Inbox,
+        key: int,
+        request_id: str,
+        index: int = 0,
+        prompt_tokens: int = 0,
+        stops: tuple[str, ...] = (),
+        kind: int = 1,
     ) -> Self: ...
     @property
     def key(self) -> int: ...
@@ -194,6 +202,36 @@ class Stream:
     def __aiter__(self) -> Self: ...
     def __anext__(self) -> Awaitable[RequestOutput]: ...
 
+# --- text ---------------------------------------------------------------------------------------
+
+class _Decoder(Protocol):
+    def step(self, token: int, /) -> str: ...
+    def end(self) -> str: ...
+    def copy(self) -> Self: ...
+
+class Vocab:
+    """What each token id reads as. A form is (bytes of all words, sizes as u16)."""
+
+    def __new__(
+        cls,
+        words: tuple[bytes, bytes],
+        flags: bytes,
+        bytewise: bool,
+        strip: int,
+        first: tuple[bytes, bytes] = ...,
+        raw: tuple[bytes, bytes] = ...,
+        foreign: Callable[[bool, bool], _Decoder] = ...,
+    ) -> Self: ...
+    def __len__(self) -> int: ...
+
+# skip special tokens, spaces between them, include the stop, stops, end of the prompt, was it cut
+_Wish = tuple[bool, bool, bool, tuple[str, ...], Sequence[int], bool]
+
+class Text:
+    def __new__(cls, vocab: Vocab, wish: _Wish) -> Self: ...
+    def feed(self, token_ids: Sequence[int], quiet: int = 0, /) -> tuple[str, int, int]: ...
+    def end(self) -> str: ...
+
 # --- table --------------------------------------------------------------------------------------
 
 # kind, handle (or client), a, b, step: see processor/numbers.py
@@ -209,6 +247,7 @@ class Table:
         eos_token_ids: Sequence[int],
         park_bytes: int,
         merge_bytes: int,
+        vocab: Vocab | None = None,
     ) -> Table: ...
     def feed(self, dp: int, tp: int, frame: Buffer, /) -> _TableEvents: ...
     def feed_run(
@@ -239,8 +278,15 @@ class Table:
         stop_token_ids: Sequence[int],
         output_token_ids: Sequence[int],
         prefill: bool,
+        text: _Wish | None = None,
+        pace: int = 1,
+        pace_ms: int = 0,
+        cached: int = 0,
         /,
     ) -> _TableEvents: ...
+    def release(self, now_ns: int, /) -> int: ...
+    def stop_string(self, handle: int, /) -> int: ...
+    def text_tail(self, handle: int, /) -> tuple[int, bytes]: ...
     def state(self, handle: int, /) -> tuple[int, bool]: ...
     def set_state(self, handle: int, state: int, /) -> None: ...
     def finish(self, handle: int, finish: int, state: int, /) -> None: ...

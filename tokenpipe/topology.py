@@ -35,6 +35,7 @@ Bytes = Annotated[int, Field(ge=1024, le=1 << 40)]
 Seconds = Annotated[float, Field(gt=0, le=86_400, allow_inf_nan=False)]
 TokenId = Annotated[int, Field(ge=0, lt=1 << 31)]
 Directory = Annotated[Path, BeforeValidator(_path)]
+FilePath = Annotated[Path, BeforeValidator(_path)]
 # Anything that can be one file name; how long a socket's path may get is for the transport to say.
 Name = Annotated[str, Field(min_length=1, max_length=100, pattern=r"^[^./\pC][^/\pC]*$")]
 
@@ -118,6 +119,7 @@ class Topology(FrozenConfig):
     platform: Literal["cpu", "gpu", "xpu", "metax_gpu"] = "cpu"  # of the workers
     slots_per_rank: Annotated[int, Field(ge=1, le=MAX_SLOTS)] = 256
     vocab_size: Annotated[int, Field(ge=1, le=1 << 31)] | None = None  # None: any int32 >= 0
+    tokenizer: FilePath | None = None  # a tokenizer.json; None: requests have no text
     eos_token_ids: Annotated[tuple[TokenId, ...], BeforeValidator(_tuple)] = ()
     processors: Processors = Processors()
     clients: Count = 8  # at most so many at a time

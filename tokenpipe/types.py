@@ -15,6 +15,8 @@ DP_BITS = 12
 MAX_GENERATION = (1 << GENERATION_BITS) - 1
 MAX_SLOTS = 1 << SLOT_BITS
 MAX_DP = 1 << DP_BITS
+MAX_STOP_BYTES = 1 << 14
+"""Of all stop strings of a request, in UTF-8."""
 
 
 def make_handle(dp_rank: int, slot: int, generation: int) -> int:
@@ -65,13 +67,26 @@ FINISH_CODES: tuple[FinishReason | None, ...] = (
 """Finish reason by its code on the wire; 0 is "not finished"."""
 
 
+class RequestOutputKind(IntEnum):
+    """What each output of a request holds."""
+
+    CUMULATIVE = 0  # everything so far
+    DELTA = 1  # what is new
+    FINAL_ONLY = 2  # everything, once, at the end
+
+
 @dataclass(frozen=True, slots=True)
 class SamplingParams:
-    """How to sample and when to end; names and defaults are vLLM's.
+    """How to sample, when to end and what to return; names are vLLM's, and its defaults but one:
+    `output_kind` is DELTA.
 
-    The pipeline itself applies `max_tokens`, `min_tokens`, `ignore_eos` and `stop_token_ids`;
-    the rest travels to the engine untouched. `ignore_eos` ignores the model's EOS ids, never
-    the caller's own `stop_token_ids`. Before `min_tokens` neither ends the request.
+    The pipeline itself applies `max_tokens`, `min_tokens`, `ignore_eos`, `stop_token_ids`, `stop`
+    and all that is about text; the rest travels to the engine untouched. `ignore_eos` ignores the
+    model's EOS ids, never the caller's own `stop_token_ids`. Of the first `min_tokens` tokens none
+    ends the request: an EOS or stop id counts from the last of them on, a stop string when the
+    token that completes it lies behind them. There is text where the topology has a tokenizer,
+    unless `detokenize` is False. `stream_interval` tokens are in each output at least, and
+    `stream_interval_ms` lie between two of them, the first and the last excepted.
     """
 
     n: int = 1
@@ -85,6 +100,14 @@ class SamplingParams:
     min_p: float = 0.0
     seed: int | None = None
     logprobs: int | None = None
+    stop: tuple[str, ...] = ()
+    include_stop_str_in_output: bool = False
+    detokenize: bool = True
+    skip_special_tokens: bool = True
+    spaces_between_special_tokens: bool = True
+    stream_interval: int = 1
+    stream_interval_ms: int = 0
+    output_kind: RequestOutputKind = RequestOutputKind.DELTA
 
     def __post_init__(self) -> None:
         if self.n < 1:
@@ -100,6 +123,18 @@ class SamplingParams:
         for token in self.stop_token_ids:
             if not 0 <= token < 1 << 31:
                 raise ValueError(f"stop_token_ids: {token} is not a token id")
+        if isinstance(self.stop, str):
+            raise ValueError("stop is a tuple of strings; write (text,) for one")
+        if not all(self.stop):
+            raise ValueError("stop: an empty string ends nothing")
+        if sum(len(text.encode()) for text in self.stop) > MAX_STOP_BYTES:
+            raise ValueError(f"stop: more than {MAX_STOP_BYTES} bytes in all")
+        if self.stop and not self.detokenize:
+            raise ValueError("stop: stop strings are found in text, and detokenize is False")
+        if self.stream_interval < 1:
+            raise ValueError(f"stream_interval must be at least 1, not {self.stream_interval}")
+        if self.stream_interval_ms < 0:
+            raise ValueError(f"stream_interval_ms must be >= 0, not {self.stream_interval_ms}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,6 +157,7 @@ class Usage:
 
     prompt_tokens: int
     completion_tokens: int
+    cached_tokens: int = 0  # of the prompt, as the engine said at bind
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,17 +175,21 @@ class TokenLogprobs:
 
 @dataclass(slots=True)
 class RequestOutput:
-    """What one request got since its last output: a delta, never a repeat."""
+    """What one request got since its last output: a delta, never a repeat.
+
+    Unless its `output_kind` says otherwise; then `offset` is 0 and the rest is all so far.
+    """
 
     request_id: str  # the external id
     index: int  # sample index, 0 unless n > 1
     offset: int  # output tokens before this delta
     token_ids: list[int]
     finish_reason: FinishReason | None = None
-    stop_reason: int | None = None  # the EOS or stop token id that ended it
+    stop_reason: int | str | None = None  # the EOS or stop token id, or stop string, that ended it
     error: str | None = None  # says who and why where finish_reason is "error"
     logprobs: list[TokenLogprobs] | None = None  # one per token where asked for
     usage: Usage | None = None  # with the last output only
+    text: str = ""  # "" where no text is made
 
     @property
     def finished(self) -> bool:
@@ -197,7 +237,7 @@ class Finished:
     handle: int
     finish_reason: FinishReason
     output_tokens: int
-    stop_reason: int | None = None
+    stop_reason: int | str | None = None
     error: str | None = None
 
 

@@ -25,6 +25,7 @@ CLIENT: Report = {
     "misattributed": 0,
     "reordered": 0,
     "misscored": 0,
+    "misspelled": 0,
     "short": 0,
     "given_up": 0,
     "reasons": {"length": 2},
@@ -82,7 +83,8 @@ def test_cpu_is_per_token_and_leaves_checking_out() -> None:
 
 
 @pytest.mark.parametrize(
-    "fault", ["lost", "duplicated", "misattributed", "reordered", "misscored", "short"]
+    "fault",
+    ["lost", "duplicated", "misattributed", "reordered", "misscored", "misspelled", "short"],
 )
 def test_each_fault_alone_is_a_verdict(fault: str) -> None:
     report = summary({fault: 1})

@@ -19,6 +19,8 @@ class Row:
     finish: int = 0
     stop_reason: int = -1
     error: str = ""
+    text: str = ""
+    text_offset: int = 0
     logprobs: list[tuple[list[int], list[float], int]] | None = None
 
 
@@ -45,5 +47,10 @@ def output_frame(*rows: Row, seq: int = 1, lane: tuple[int, int, int] = (1, 2, 3
     if any(errors):
         columns[11] = array("H", [len(error) for error in errors]).tobytes()
         columns[12] = b"".join(errors)
+    texts = [row.text.encode() for row in rows]
+    if any(texts):
+        columns[13] = array("I", [len(text) for text in texts]).tobytes()
+        columns[14] = b"".join(texts)
+        columns[15] = array("I", [row.text_offset for row in rows]).tobytes()
     columns = {column: raw for column, raw in columns.items() if raw or column <= 2}
     return _core.pack_output((*lane, seq, 0, 0, len(rows), len(tokens), 0), columns)

@@ -12,7 +12,7 @@ from tests.client.frames import Row, output_frame
 from tokenpipe._core import Stream
 from tokenpipe.client import ClientCore
 from tokenpipe.errors import LaneLost
-from tokenpipe.types import FinishReason, SamplingParams, Usage
+from tokenpipe.types import FinishReason, RequestOutputKind, SamplingParams, Usage
 from tokenpipe.wire import GiveUp
 
 STOP, LENGTH, ABORT, ERROR = range(1, 5)
@@ -257,6 +257,7 @@ def test_a_bad_frame_harms_only_itself() -> None:
     assert core.counters["bad_frames"] == 5
 
 
+@pytest.mark.case("B64")
 def test_logprobs_stay_with_their_tokens() -> None:
     core = make_core()
     (stream,) = start(core)
@@ -276,3 +277,69 @@ def test_logprobs_stay_with_their_tokens() -> None:
     core.feed(output_frame(Row(stream.key, 4, [1])), 0.0)
     plain = stream.take()
     assert plain is not None and plain.logprobs is None
+
+
+@pytest.mark.case("B64")
+def test_a_logprob_of_nan_is_none_and_an_infinite_one_stays() -> None:
+    core = make_core()
+    (stream,) = start(core)
+    top = ([7, 1, 2, 3, 4, 5], [math.nan, -0.5, *[-math.inf] * 4], 2)
+    odd = ([8, 9], [math.inf, math.nan], 1)
+    core.feed(output_frame(Row(stream.key, 0, [7], logprobs=[top])), 0.0)
+    core.feed(output_frame(Row(stream.key, 1, [8], finish=1, logprobs=[odd])), 0.0)
+    out = stream.take()
+    assert out is not None and out.logprobs is not None
+    assert out.logprobs[0].logprobs == (None, -0.5, *[-math.inf] * 4)
+    assert out.logprobs[1].logprobs == (math.inf, None)
+    assert out.finished
+
+
+def test_text_comes_with_its_tokens_once_however_often_it_is_sent() -> None:
+    core = make_core()
+    (stream,) = start(core)
+    core.feed(output_frame(Row(stream.key, 0, [1], text="gr", text_offset=0)), 0.0)
+    core.feed(output_frame(Row(stream.key, 0, [1, 2], text="gr\u00fcn", text_offset=0)), 0.0)
+    core.feed(output_frame(Row(stream.key, 1, [2], text="\u00fcn", text_offset=2)), 0.0)
+    out = stream.take()
+    assert out is not None
+    assert (out.token_ids, out.text) == ([1, 2], "gr\u00fcn")
+    core.feed(output_frame(Row(stream.key, 2, [], text="!", text_offset=5)), 0.0)
+    out = stream.take()
+    assert out is not None and (out.token_ids, out.text, out.offset) == ([], "!", 2)
+
+
+def test_text_that_is_missing_ends_its_request_by_name() -> None:
+    core = make_core()
+    (stream,) = start(core)
+    core.feed(output_frame(Row(stream.key, 0, [1], text="ab", text_offset=0)), 0.0)
+    core.feed(output_frame(Row(stream.key, 1, [2], text="z", text_offset=3)), 0.0)
+    out = stream.take()
+    assert out is not None and out.finish_reason == FinishReason.ERROR
+    assert (out.text, out.token_ids) == ("ab", [1])
+    assert "byte 3" in (out.error or "")
+    assert core.counters["lost_streams"] == 1
+
+
+def test_kinds_of_output() -> None:
+    core = make_core(stream_bytes=40)
+    kinds = {}
+    for kind in RequestOutputKind:
+        params = SamplingParams(max_tokens=99, output_kind=kind)
+        (kinds[kind],) = core.open(core.expand([1], params))
+    for i in range(3):
+        for stream in kinds.values():
+            end = 2 if i == 2 else 0
+            row = Row(stream.key, 4 * i, [i] * 4, finish=end, text="abcd", text_offset=4 * i)
+            core.feed(output_frame(row), 0.0)
+        taken = {kind: stream.take() for kind, stream in kinds.items()}
+        delta, grown = taken[RequestOutputKind.DELTA], taken[RequestOutputKind.CUMULATIVE]
+        assert delta is not None and grown is not None
+        assert (delta.text, delta.offset, len(delta.token_ids)) == ("abcd", 4 * i, 4)
+        assert (grown.text, grown.offset) == ("abcd" * (i + 1), 0)
+        assert len(grown.token_ids) == 4 * (i + 1)
+        assert (taken[RequestOutputKind.FINAL_ONLY] is None) == (i < 2)
+        assert (grown.usage is None) == (i < 2)
+    last = taken[RequestOutputKind.FINAL_ONLY]
+    assert last is not None and last.usage is not None
+    assert (last.text, last.usage.completion_tokens) == ("abcd" * 3, 12)
+    assert all(stream.take() is None and stream.over for stream in kinds.values())

@@ -68,14 +68,18 @@ static void read_output(const uint8_t *data, size_t size) {
             sum(v.offsets, rows * 4) + sum(v.finish, rows) + sum(v.stop_reason, rows * 4) +
             sum(v.lp_k, rows * 4) + sum(v.lp_ids, v.lp_entries * 4ul) +
             sum(v.lp_values, v.lp_entries * 4ul) + sum(v.lp_ranks, v.lp_tokens * 4ul) +
-            sum(v.error_len, rows * 2) + sum(v.error, v.error_bytes);
+            sum(v.error_len, rows * 2) + sum(v.error, v.error_bytes) + sum(v.text_len, rows * 4) +
+            sum(v.text, v.text_bytes) + sum(v.text_offset, rows * 4) + sum(v.stop_string, rows * 4) +
+            sum(v.cached, rows * 4);
     const tp_output_rows w = {v.lane, v.processor, v.client, v.rows, v.tokens, v.mono_ns,
                               (const uint64_t *)v.keys, (const uint32_t *)v.counts,
                               (const int32_t *)v.token_ids, (const uint32_t *)v.offsets, v.finish,
                               (const int32_t *)v.stop_reason, (const int32_t *)v.lp_k,
                               (const int32_t *)v.lp_ids, (const int32_t *)v.lp_ranks,
                               (const float *)v.lp_values, (const uint16_t *)v.error_len, v.error,
-                              v.lp_entries, v.lp_tokens, v.error_bytes};
+                              (const uint32_t *)v.text_len, (const uint32_t *)v.text_offset, v.text,
+                              (const int32_t *)v.stop_string, (const uint32_t *)v.cached, v.lp_entries, v.lp_tokens,
+                              v.error_bytes, v.text_bytes};
     uint8_t *out = malloc(tp_output_size(&w));
     must(tp_output_write(&w, out) == tp_output_size(&w), "an output's size is exact");
     must(tp_output_parse(out, tp_output_size(&w), &again) == TP_OK, "a written output is read");

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from tests.processor import text_model
 from tests.processor.rig import EOS, Row
 from tokenpipe.types import RowStatus
 
@@ -21,6 +22,9 @@ class Request:
     ignore_eos: bool
     stop_token_ids: tuple[int, ...]
     k: int
+    text: bool = False
+    stop: tuple[str, ...] = ()
+    interval: int = 1
     aborted: bool = False
     output: tuple[int, ...] = ()  # as the scheduler knows it
     failed_at: set[int] = field(default_factory=set)  # offsets at which a bad row was written
@@ -32,6 +36,9 @@ class Request:
 
     def expected(self) -> tuple[list[int], int, int]:
         """Return ids, finish code and stop reason of an undisturbed run."""
+        if self.text:
+            ids, _, finish, reason, _ = self.expected_text()
+            return ids, finish, reason
         return expected(
             [self.token(i) for i in range(self.max_tokens)],
             self.max_tokens,
@@ -39,6 +46,12 @@ class Request:
             self.ignore_eos,
             self.stop_token_ids,
         )
+
+    def expected_text(self, count: int | None = None) -> text_model.Outcome:
+        """Return all that is made of it, or of its first `count` tokens where it goes on then."""
+        tokens = [self.token(i) for i in range(self.max_tokens if count is None else count)]
+        ends = (*self.stop_token_ids, *(() if self.ignore_eos else EOS))
+        return text_model.expected(tokens, self.max_tokens, self.min_tokens, ends, self.stop)
 
 
 def expected(

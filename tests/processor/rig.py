@@ -53,7 +53,9 @@ class Stream:
     ks: list[int] = field(default_factory=list)
     finish: int = 0
     stop_reason: int = -1
+    stop_string: int = -1
     error: str = ""
+    text: bytes = b""
 
 
 class Client:
@@ -65,7 +67,7 @@ class Client:
 
     def apply(self, frame: bytes) -> None:
         f = OutputFrame.unpack(frame)
-        token = entry = scored = 0
+        token = entry = scored = letter = 0
         for i in range(f.rows):
             key, n, k = int(f.keys[i]), int(f.counts[i]), int(f.lp_k[i])
             stream = self.streams.setdefault(key, Stream())
@@ -85,6 +87,14 @@ class Client:
             stream.finish = int(f.finish[i])
             stream.stop_reason = int(f.stop_reason[i])
             stream.error = f.errors[i]
+            stream.stop_string = int(f.stop_string[i])
+            size = int(f.text_len[i])
+            if size:
+                assert int(f.text_offset[i]) == len(stream.text)
+                stream.text += f.text_bytes[letter : letter + size]
+                stream.text.decode()  # whole characters
+            letter += size
+        assert letter == len(f.text_bytes)
         assert (token, entry, scored) == (f.tokens_total, len(f.lp_ids), len(f.lp_ranks))
 
 
@@ -165,7 +175,7 @@ class Rig:
             8: np.array([v for _, values, _ in scored for v in values], np.float32),
             9: np.array([rank for _, _, rank in scored], np.int32),
         }
-        header = (*LANE, dp, tp, step, len(rows), len(tokens), 1000 + step)
+        header = (*LANE, dp, tp, step, len(rows), len(tokens), int(self.now * 1e9) + step)
         return _core.pack_step(header, {c: a for c, a in columns.items() if a.size})
 
     def feed(self, *rows: Row, dp: int = 0, step: int | None = None) -> None:

@@ -294,3 +294,28 @@ def test_min_tokens_and_ignore_eos(at: int, token: int, ignore_eos: bool) -> Non
     got = rig.stream(1)
     assert got.tokens == (tokens[:at] if ends else tokens)
     assert (got.finish, got.stop_reason) == ((1, token) if ends else (2, -1))
+
+
+@pytest.mark.case("B66")
+def test_each_slot_has_its_own_logprobs_counts_and_stops() -> None:
+    """That an entry is its token's, with as many as asked, the rig's client checks for each."""
+    rig = Rig(slots=5)
+    ks, stops = [-1, 0, 20, 5, -1], [(), (50,), (51, 52, 53), (), (54,)]
+    handles = [
+        rig.bind(slot, slot=slot, stop_token_ids=stop, max_tokens=60)
+        for slot, stop in enumerate(stops)
+    ]
+    expected: list[list[int]] = [[] for _ in handles]
+    token = itertools.count(100)
+    for counts in ((0, 1, 3, 6, 2), (6, 0, 1, 3, 1), (3, 6, 0, 1, 0), (1, 3, 6, 0, 1)):
+        rows = [[next(token) for _ in range(n)] for n in counts]
+        rig.feed(*(Row(h, row, k=k) for h, row, k in zip(handles, rows, ks, strict=True)))
+        for have, row in zip(expected, rows, strict=True):
+            have += row
+    rig.feed(*(Row(h, [50, 53], k=k) for h, k in zip(handles, ks, strict=True)))
+    ends = [[50, 53], [50], [50, 53], [50, 53], [50, 53]]
+    for slot, (have, end) in enumerate(zip(expected, ends, strict=True)):
+        got = rig.stream(slot)
+        assert got.tokens == have + end
+        assert got.ks == [ks[slot]] * len(got.tokens)
+        assert (got.finish, got.stop_reason) == {1: (1, 50), 2: (1, 53)}.get(slot, (0, -1))

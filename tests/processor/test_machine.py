@@ -12,6 +12,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
+from tests.postprocess.vocab import real
 from tests.processor.model import ERROR, Request, Running, Worker
 from tests.processor.rig import LANE, Rig, Row, Stream
 from tokenpipe.types import split_handle
@@ -29,6 +30,8 @@ from tokenpipe.wire import (
 )
 
 SLOTS = 2
+WORDS = real("gpt2_style").vocabulary.table
+STRINGS = ["A", "5", "&c", "!$7", "0Q"]
 
 
 class Engine(RuleBasedStateMachine):
@@ -37,7 +40,9 @@ class Engine(RuleBasedStateMachine):
     @initialize()
     def start(self) -> None:
         self.rig = Rig(ranks=2, clients=1, slots=SLOTS)  # its frames and client; unused processor
-        self.processors = [Rig(ranks=2, clients=0, slots=SLOTS).processor for _ in range(2)]
+        self.processors = [
+            Rig(ranks=2, clients=0, slots=SLOTS, vocab=WORDS).processor for _ in range(2)
+        ]
         self.now = 100.0
         self.incarnations = [70, 71]  # as the scheduler knows them
         self.alive = [70, 71]
@@ -67,6 +72,8 @@ class Engine(RuleBasedStateMachine):
         ignore_eos=st.booleans(),
         stops=st.lists(st.integers(0, 69), max_size=2),
         k=st.sampled_from([-1, -1, 0, 2]),
+        stop=st.one_of(st.none(), st.lists(st.sampled_from(STRINGS), max_size=2)),
+        interval=st.sampled_from([1, 1, 3]),
     )
     def submit(
         self,
@@ -76,11 +83,16 @@ class Engine(RuleBasedStateMachine):
         ignore_eos: bool,
         stops: list[int],
         k: int,
+        stop: list[str] | None = None,
+        interval: int = 1,
     ) -> None:
+        """Submit requests; with a list of stop strings they have text."""
         low = min(min_tokens, max_tokens)
+        about = (stop is not None, tuple(stop or ()), interval)
         for _ in range(count):
             key = len(self.requests)
-            self.requests.append(Request(key, max_tokens, low, ignore_eos, tuple(stops), k))
+            made = Request(key, max_tokens, low, ignore_eos, tuple(stops), k, *about)
+            self.requests.append(made)
             self.waiting.append(self.requests[-1])
 
     @precondition(lambda self: self.waiting)
@@ -103,6 +115,9 @@ class Engine(RuleBasedStateMachine):
                 request.ignore_eos,
                 request.stop_token_ids,
                 request.output,
+                stream_interval=request.interval,
+                text=request.text,
+                stop=request.stop,
             )
         )
         if self.incarnations[dp] == self.alive[dp]:
@@ -146,6 +161,9 @@ class Engine(RuleBasedStateMachine):
             assert list(ids) == request.expected()[0][: len(ids)]
             assert len(ids) >= len(request.output)
             assert self.stream(request).tokens[: len(ids)] == list(ids), "not flushed up to it"
+            if request.text:
+                so_far = request.expected_text(len(ids)).text
+                assert self.stream(request).text.decode() == so_far
             request.output = ids
             self.waiting.append(request)
         else:
@@ -254,6 +272,13 @@ class Engine(RuleBasedStateMachine):
             ids, finish, reason = request.expected()
             assert got.tokens == ids[: len(got.tokens)]
             assert got.ks == [request.k] * len(got.tokens)
+            if request.text:
+                whole = request.expected_text()
+                assert whole.text.startswith(got.text.decode()) or got.finish == ERROR
+                if got.finish in (1, 2):
+                    assert (got.text.decode(), got.stop_string) == (whole.text, whole.stop_string)
+            else:
+                assert not got.text
             if got.finish in (1, 2):
                 assert (got.tokens, got.finish, got.stop_reason) == (ids, finish, reason)
             elif got.finish == ERROR:
@@ -314,7 +339,10 @@ def test_storm(seed: int) -> None:
         match random.randrange(40):
             case 0 if len(engine.requests) < 60:
                 stops = [random.randrange(70)]
-                engine.submit(6, random.randint(1, 90), 1, True, stops, random.choice([-1, 1]))
+                k, stop = random.choice([-1, 1]), random.choice([None, [], ["A", "5;B"]])
+                engine.submit(
+                    6, random.randint(1, 90), 1, True, stops, k, stop, random.choice([1, 4])
+                )
             case 1 | 2 | 3:
                 engine.preempt_or_abort(random.randrange(8), random.random() < 0.2)
             case 4 if engine.deaths < 8:

@@ -124,6 +124,24 @@ def valid() -> Iterator[tuple[str, bytes]]:
             )
         ),
     )
+    yield (
+        "text: with tokens, without any, and where a stop string ended it",
+        oracle.write(
+            frame(
+                2,
+                (1, 2, 99),
+                keys=[1, 2, 3, 4],
+                counts=[2, 0, 1, 1],
+                tokens=[1, 2, 3, 4],
+                offsets=[0, 7, 8, 3],
+                finish=[0, 0, 1, 0],
+                text_len=[6, 3, 0, 0],
+                text=list("über €".encode()[:6] + "€".encode()),
+                text_offset=[0, 30, 0, 0],
+                stop_string=[-1, -1, 1, -1],
+            )
+        ),
+    )
 
 
 def changed(raw: bytes, header: dict[int, Any] | None = None, **columns: bytes | None) -> bytes:

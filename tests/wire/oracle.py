@@ -15,6 +15,7 @@ import numpy as np
 
 VERSION = 1
 MAX_ROWS, MAX_TOKENS, MAX_ENTRIES, MAX_HEADER = 1 << 20, 1 << 24, 1 << 28, 32
+MAX_TEXT = 1 << 28
 U64 = (1 << 64) - 1
 
 
@@ -33,7 +34,7 @@ class Column:
     id: int
     name: str
     dtype: str
-    per: str  # "rows", "tokens", "entries", "lp_tokens", "error_bytes"
+    per: str  # "rows", "tokens", "entries", "lp_tokens", "error_bytes", "text_bytes"
     default: int | None  # None: must be there
 
 
@@ -90,6 +91,11 @@ OUTPUT = Shape(
         Column(10, "lp_ranks", "<i4", "lp_tokens", None),
         Column(11, "error_len", "<u2", "rows", 0),
         Column(12, "error", "u1", "error_bytes", None),
+        Column(13, "text_len", "<u4", "rows", 0),
+        Column(14, "text", "u1", "text_bytes", None),
+        Column(15, "text_offset", "<u4", "rows", 0),
+        Column(16, "stop_string", "<i4", "rows", -1),
+        Column(17, "cached", "<u4", "rows", 0),
     ),
 )
 SHAPES = {1: STEP, 2: OUTPUT}
@@ -161,6 +167,9 @@ def _columns(shape: Shape, names: dict[str, int], body: dict[int, bytes]) -> dic
             _need(n["entries"] <= MAX_ENTRIES, "entries")
         if column.per == "error_bytes":
             n["error_bytes"] = int(columns["error_len"].astype(int).sum())
+        if column.per == "text_bytes":
+            n["text_bytes"] = int(columns["text_len"].astype(int).sum())
+            _need(n["text_bytes"] <= MAX_TEXT, "text")
         data = body.get(column.id, b"")
         size = n[column.per] * np.dtype(column.dtype).itemsize
         if data or column.default is None:

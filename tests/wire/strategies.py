@@ -23,14 +23,16 @@ def frames(draw: st.DrawFn, kind: int) -> oracle.Frame:
     counts = draw(st.lists(st.integers(0, 3), min_size=rows, max_size=rows))
     ks = draw(st.lists(st.integers(-1, 3), min_size=rows, max_size=rows))
     lengths = draw(st.lists(st.integers(0, 4), min_size=rows, max_size=rows))
+    letters = draw(st.lists(st.integers(0, 4), min_size=rows, max_size=rows))
     n = {
         "rows": rows,
         "tokens": sum(counts),
         "entries": sum(c * (k + 1) for c, k in zip(counts, ks, strict=True)),
         "lp_tokens": sum(c for c, k in zip(counts, ks, strict=True) if k >= 0),
         "error_bytes": sum(lengths),
+        "text_bytes": sum(letters),
     }
-    fixed = {"counts": counts, "lp_k": ks, "error_len": lengths}
+    fixed = {"counts": counts, "lp_k": ks, "error_len": lengths, "text_len": letters}
     columns = {}
     for column in shape.columns:
         dtype = np.dtype(column.dtype)

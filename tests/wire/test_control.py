@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from tests.wire.strategies import u64
 from tokenpipe import _core
 from tokenpipe.errors import FrameError
-from tokenpipe.types import SamplingParams
+from tokenpipe.types import RequestOutputKind, SamplingParams
 from tokenpipe.wire import (
     Bind,
     GiveUp,
@@ -29,7 +29,7 @@ from tokenpipe.wire import (
     pack_control,
     unpack_control,
 )
-from tokenpipe.wire.fields import Blob, Flag, Int, Ints, Numbers, Real, Text
+from tokenpipe.wire.fields import Blob, Flag, Int, Ints, Numbers, Real, Strings, Text
 from tokenpipe.wire.messages import TAGS
 from tokenpipe.wire.schema import Many, Record
 
@@ -53,6 +53,8 @@ def values(spec: Any) -> st.SearchStrategy[Any]:
         case Ints():
             high = (1 << 31) - 1 if spec.typecode == "i" else (1 << 63) - 1
             return st.lists(st.integers(0, high), max_size=8).map(tuple)
+        case Strings():
+            return st.lists(st.text(min_size=1, max_size=9), max_size=3).map(tuple)
         case Numbers():
             return st.dictionaries(st.text(max_size=5), u64, max_size=3)
         case Many():
@@ -69,6 +71,13 @@ def values(spec: Any) -> st.SearchStrategy[Any]:
                 logprobs=st.one_of(st.none(), st.integers(0, 20)),
                 stop_token_ids=values(Ints("i", 9)),
                 ignore_eos=st.booleans(),
+                stop=values(Strings(9, 9)),
+                include_stop_str_in_output=st.booleans(),
+                skip_special_tokens=st.booleans(),
+                spaces_between_special_tokens=st.booleans(),
+                stream_interval=st.integers(1, 100),
+                stream_interval_ms=st.integers(0, 100),
+                output_kind=st.sampled_from(RequestOutputKind),
             )
     raise TypeError(spec)
 

@@ -13,7 +13,7 @@ from tests.wire import oracle
 from tokenpipe.transport import messages as lane_messages
 from tokenpipe.types import RowStatus, SamplingParams
 from tokenpipe.wire import StepBind
-from tokenpipe.wire.fields import Blob, Flag, Int, Ints, Numbers, Text
+from tokenpipe.wire.fields import Blob, Flag, Int, Ints, Numbers, Strings, Text
 from tokenpipe.wire.messages import TAGS
 from tokenpipe.wire.schema import Many, Record
 
@@ -32,9 +32,10 @@ WORDS: dict[Any, str] = {
     Blob(): "bytes",
     Ints("i", 1 << 24): "ids",
     Ints("q", 1 << 24): "wide",
+    Strings(1 << 14, 1 << 14): "strings",
     Numbers(): "map of string to int",
 }
-DEFAULTS = {"()": "empty", "b''": "empty", "False": "false", "''": '""'}
+DEFAULTS = {"()": "empty", "b''": "empty", "False": "false", "True": "true", "''": '""'}
 DEFAULTS[repr(SamplingParams())] = "defaults"
 
 
@@ -111,5 +112,5 @@ def test_lane_messages() -> None:
 
 
 def test_limits() -> None:
-    for limit in (oracle.MAX_ROWS, oracle.MAX_TOKENS, oracle.MAX_ENTRIES):
+    for limit in (oracle.MAX_ROWS, oracle.MAX_TOKENS, oracle.MAX_ENTRIES, oracle.MAX_TEXT):
         assert f"{limit:,}" in section("Columns")

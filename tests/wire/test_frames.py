@@ -35,8 +35,10 @@ def test_reads_what_the_twin_writes(frame: oracle.Frame) -> None:
     for name in frame.shape.header[4:]:
         field = "tokens_total" if name == "tokens" else name
         assert getattr(view, field) == frame.header[name]
+    if isinstance(view, OutputFrame):
+        assert view.text_bytes == frame.columns["text"].tobytes()
     for column in frame.shape.columns:
-        if column.name.startswith("error"):
+        if column.name.startswith("error") or column.name == "text":
             continue
         array = getattr(view, PROPERTY.get(column.name, column.name))
         assert array.dtype == column.dtype

@@ -37,7 +37,7 @@ def test_valid(path: Path) -> None:
     assert header == tuple(said["header"].values())
     view = (StepFrame if said["kind"] == 1 else OutputFrame).unpack(raw)
     for name, values in said["columns"].items():
-        if name.startswith("error"):
+        if name.startswith("error") or name == "text":
             continue
         array = getattr(view, "positions" if name == "position" else name)
         assert [repr(v) if isinstance(v, float) else v for v in array.tolist()] == values

@@ -54,6 +54,9 @@ def main(
     pin: Annotated[bool, typer.Option(help="workers on one core, clients on the next")] = False,
     tokens_per_row: Annotated[int, typer.Option(min=1)] = 1,
     logprobs: Annotated[int | None, typer.Option(min=0, help="top-k beside each token")] = None,
+    text: Annotated[
+        bool, typer.Option(help="make text of them, of a vocabulary of 131,072 words")
+    ] = False,
     dp: Annotated[int | None, typer.Option(min=1, help=f"data-parallel ranks {_own(DP)}")] = None,
     tp: Annotated[int | None, typer.Option(min=1, help=f"tensor-parallel ranks {_own(TP)}")] = None,
     processors: Annotated[int | None, typer.Option(min=1)] = None,
@@ -94,6 +97,7 @@ def main(
             pin=pin,
             tokens_per_row=tokens_per_row,
             logprobs=logprobs,
+            text=text,
             dp=dp,
             tp=tp,
             processors=processors,

@@ -33,6 +33,7 @@ def parse(argv: list[str]) -> argparse.Namespace:
     parser.add_argument("--logprobs", type=int, help="top-k logprobs to ask for")
     parser.add_argument("--bits", type=int, default=VOCAB_BITS, help="of the oracle's tokens")
     parser.add_argument("--patience", type=float, default=60.0, help="seconds of silence")
+    parser.add_argument("--text", action="store_true", help="want text, and check it")
     parser.add_argument("--pin", type=int, help="CPU to run on")
     return parser.parse_args(argv)
 
@@ -43,7 +44,7 @@ def main(argv: list[str]) -> int:
     if args.pin is not None:
         pin(args.pin)
     work = [Work(*request) for request in json.loads(args.work.read_text())]
-    me = Consumer(work, args.logprobs, args.bits)
+    me = Consumer(work, args.logprobs, args.bits, args.text)
     gc.collect()
     gc.freeze()
     meter = Meter.start()

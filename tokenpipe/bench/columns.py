@@ -105,6 +105,8 @@ class ColumnReader:
             frame.keys, frame.offsets.astype(np.int64), counts.astype(np.int64), frame.tokens
         )
         me.checker.scores(frame)
+        if me.text is not None:
+            me.text.frame(frame)
         for row in np.flatnonzero(frame.finish).tolist():
             key = int(frame.keys[row])
             tokens = int(frame.offsets[row]) + int(counts[row])
@@ -118,6 +120,8 @@ class ColumnReader:
                 continue
             self._leaving.pop(key, None)
             me.ended(key, reason, tokens, work.output_tokens, frame.errors[row])
+            if me.text is not None and reason != "error":
+                me.text.finish(key, tokens)
 
     def _give_up(self) -> None:
         """Give up what has had as many tokens as its work says."""

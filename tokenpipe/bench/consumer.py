@@ -10,6 +10,7 @@ from tokenpipe.types import SamplingParams
 from .checker import Checker
 from .oracle import VOCAB_BITS
 from .pace import Samples
+from .words import TextCheck
 
 NEVER = -1
 
@@ -26,10 +27,15 @@ class Consumer:
     """What both ways of reading share: the checker, the counts, the report."""
 
     def __init__(
-        self, work: list[Work], logprobs: int | None = None, bits: int = VOCAB_BITS
+        self,
+        work: list[Work],
+        logprobs: int | None = None,
+        bits: int = VOCAB_BITS,
+        text: bool = False,
     ) -> None:
         self.work = work
         self.checker = Checker(bits=bits, logprobs=logprobs, requests=len(work))
+        self.text = TextCheck(bits, len(work)) if text else None
         self.reasons: Counter[str] = Counter()
         self.given_up = 0
         self.latency = Samples()
@@ -43,7 +49,10 @@ class Consumer:
     def params(self, work: Work) -> SamplingParams:
         """Return the parameters of one request: its length and nothing else ends it."""
         return SamplingParams(
-            max_tokens=work.output_tokens, ignore_eos=True, logprobs=self._logprobs
+            max_tokens=work.output_tokens,
+            ignore_eos=True,
+            logprobs=self._logprobs,
+            detokenize=self.text is not None,
         )
 
     def ended(self, key: int, reason: str, tokens: int, wanted: int, error: str | None) -> None:
@@ -66,6 +75,7 @@ class Consumer:
             "misattributed": verdict.misattributed,
             "reordered": verdict.reordered,
             "misscored": verdict.misscored,
+            "misspelled": 0 if self.text is None else self.text.misspelled,
             "short": self.short,
             "given_up": self.given_up,
             "reasons": dict(self.reasons),

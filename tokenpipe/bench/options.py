@@ -30,6 +30,7 @@ class Options:
     pin: bool = False
     tokens_per_row: int = 1
     logprobs: int | None = None
+    text: bool = False
     dp: int | None = None
     tp: int | None = None
     processors: int | None = None

@@ -6,7 +6,7 @@ from typing import Any
 
 from rich.table import Table
 
-WRONG_TOKENS = ("lost", "duplicated", "misattributed", "reordered", "misscored")
+WRONG_TOKENS = ("lost", "duplicated", "misattributed", "reordered", "misscored", "misspelled")
 WRONG_REQUESTS = ("short", "unreleased", "unexplained")
 CPU = ("worker", "processor", "client", "engine", "total")
 

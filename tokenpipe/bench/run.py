@@ -25,6 +25,7 @@ from .cpu import Meter, cpu_s, rss_mb
 from .options import Options
 from .oracle import VOCAB_SIZE, bits_for
 from .summary import summarise
+from .words import write_tokenizer
 
 LOCKSTEP_STEPS = 8  # granted at a time
 LOCKSTEP_WAIT_S = 0.002
@@ -58,7 +59,7 @@ def run(
     trace = _trace(options, topology)
     with (
         tempfile.TemporaryDirectory(prefix="tokenpipe-bench-") as scratch,
-        Pipeline(topology) as pipe,
+        Pipeline(_with_words(options, topology, Path(scratch))) as pipe,
         Supervisor(Path(scratch)) as children,
     ):
         bench = _Bench(options, trace, pipe, children, Path(scratch), progress, stop)
@@ -70,6 +71,15 @@ def run(
             return bench.finish()
         finally:
             children.stop(CHILDREN_S, pump=bench.answer)
+
+
+def _with_words(options: Options, topology: Topology, scratch: Path) -> Topology:
+    """Return the topology with a tokenizer where text is asked for."""
+    if not options.text:
+        return topology
+    path = scratch / "tokenizer.json"
+    write_tokenizer(path)
+    return topology.replaced(tokenizer=path)
 
 
 def _trace(options: Options, topology: Topology) -> traces.Trace:
@@ -173,6 +183,8 @@ class _Bench:
             args += ["--patience", str(patience_s)]
             if o.logprobs is not None:
                 args += ["--logprobs", str(o.logprobs)]
+            if o.text:
+                args += ["--text"]
             if o.pin:
                 args += ["--pin", "1"]
             self.clients.append(self._start("bench.client", str(index), args))

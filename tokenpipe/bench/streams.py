@@ -98,3 +98,6 @@ def check(me: Consumer, key: int, outputs: list[RequestOutput]) -> None:
         scores += out.logprobs or []
     me.checker.stream(key, at, run)
     me.checker.stream_scores(run, scores or None)
+    if me.text is not None:
+        ids = [token for out in outputs for token in out.token_ids]
+        me.text.stream(key, ids, "".join(out.text for out in outputs))

@@ -14,7 +14,7 @@ from .options import Options
 from .traces import Trace
 
 Report = dict[str, Any]
-WRONG = ("lost", "duplicated", "misattributed", "reordered", "misscored", "short")
+WRONG = ("lost", "duplicated", "misattributed", "reordered", "misscored", "misspelled", "short")
 
 
 def summarise(

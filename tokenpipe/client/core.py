@@ -18,7 +18,7 @@ from tokenpipe.wire import GiveUp, Submit
 from .held import HeldFrames, last_word
 from .requests import Numbering, expand
 
-_ENDED, _AHEAD, _SLOW = range(3)  # enum tp_note_kind
+_ENDED, _AHEAD, _SLOW, _TORN = range(4)  # enum tp_note_kind
 _ERROR = FINISH_CODES.index(FinishReason.ERROR)
 
 S = TypeVar("S", bound=Stream)
@@ -77,6 +77,8 @@ class ClientCore(Generic[S]):
             submit.external_id,
             submit.sample_index,
             len(submit.prompt_token_ids),
+            submit.params.stop,
+            submit.params.output_kind,
         )
 
     def abort(self, request_id: str) -> int:
@@ -136,6 +138,9 @@ class ClientCore(Generic[S]):
                 ahead.pop(stream.key, None)
             elif kind == _AHEAD:
                 ahead.setdefault(stream.key, offset)
+            elif kind == _TORN:
+                self._counts["lost_streams"] += 1
+                self._end(stream, f"lost: the text before byte {offset} is missing")
             else:
                 self._counts["slow_streams"] += 1
                 text = f"slow_consumer: more than {self._stream_bytes} bytes were not taken"

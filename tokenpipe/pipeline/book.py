@@ -16,11 +16,12 @@ from tokenpipe.types import MAX_GENERATION, Request, make_handle, split_handle
 
 @dataclass(slots=True)
 class Entry:
-    """One live request. `output_token_ids` is what its last binding left behind."""
+    """One live request. `output_token_ids` and `text` are what its last binding left behind."""
 
     request: Request
     handle: int | None = None
     output_token_ids: tuple[int, ...] = ()
+    text: tuple[int, bytes] = (0, b"")  # bytes that its client has, and what was held back
     abort_requested: bool = False  # its client gave it up, the engine was told once
 
 

@@ -15,6 +15,7 @@ from .final_rows import FinalRow
 from .outcomes import Outcomes
 
 DRAINING = "the engine is shutting down"
+NO_TOKENIZER = "stop strings are found in text, and the topology has no tokenizer"
 
 
 class Clients:
@@ -102,6 +103,8 @@ class Clients:
         )
         if not self._book.add(request):
             link.bad_messages += 1
+        elif message.params.stop and self._topology.tokenizer is None:
+            self._outcomes.reject(self._book.requests[message.key], NO_TOKENIZER)
         elif self.draining:
             self._outcomes.reject(self._book.requests[message.key], DRAINING)
         else:

@@ -10,6 +10,7 @@ from tokenpipe.types import Request, split_handle
 from tokenpipe.wire import Abort, Bind, Preempt
 
 from .book import Book, Entry
+from .text import text_fields
 
 if TYPE_CHECKING:
     from tokenpipe.wire import Message
@@ -34,11 +35,12 @@ class StepCommands:
     A block that raises sends what it had collected before: those handles exist.
     """
 
-    def __init__(self, book: Book, outlet: Outlet, dp_rank: int) -> None:
-        """Begin a step of a DP rank."""
+    def __init__(self, book: Book, outlet: Outlet, dp_rank: int, text: bool = False) -> None:
+        """Begin a step of a DP rank; `text`: requests have text unless they want none."""
         self._book = book
         self._outlet = outlet
         self._dp_rank = dp_rank
+        self._text = text
         self._messages: dict[int, list[Message]] = {}
 
     def bind(
@@ -48,12 +50,14 @@ class StepCommands:
         *,
         output_token_ids: Sequence[int] | None = None,
         prefill: bool = False,
+        cached_tokens: int = 0,
     ) -> int:
         """Put a request into a slot of this step's DP rank; returns the handle.
 
         `output_token_ids`: what the request has produced already; None takes what its last
         binding left behind (nothing for a fresh one). `prefill`: the binding ends with a
-        `PrefillDone` event after its first token row. Raises `SlotBusy` or `TokenpipeError`.
+        `PrefillDone` event after its first token row. `cached_tokens`: how much of the prompt a
+        cache had, for the request's usage. Raises `SlotBusy` or `TokenpipeError`.
         """
         handle, entry = self._book.bind(request, self._dp_rank, slot)
         if output_token_ids is not None:
@@ -72,6 +76,10 @@ class StepCommands:
                 stop_token_ids=params.stop_token_ids,
                 output_token_ids=entry.output_token_ids,
                 prefill=prefill,
+                stream_interval=params.stream_interval,
+                stream_interval_ms=params.stream_interval_ms,
+                cached_tokens=cached_tokens,
+                **(text_fields(request) if self._text and params.detokenize else {}),
             ),
         )
         return handle

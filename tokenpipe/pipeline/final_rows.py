@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from typing_extensions import Buffer
 
 from tokenpipe._core import pack_output
 from tokenpipe.types import FINISH_CODES, FinishReason, Request
@@ -15,8 +16,8 @@ UNKNOWN_OFFSET = 0xFFFFFFFF
 """Offset of a final row whose writer cannot know how far the stream is: it ends where it stands."""
 
 PIPELINE = 0xFFFF  # the "processor" of an OutputFrame that the pipeline itself wrote
-ROWS_PER_FRAME = 4096
-ERROR_BYTES = 2048  # so that a full frame fits the lane
+ROWS_PER_FRAME = 512
+ERROR_BYTES = 2048  # so that a full frame fits the lane, each row with the most held-back text
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,23 +29,27 @@ class FinalRow:
     offset: int
     finish_reason: FinishReason
     error: str = ""
+    text_offset: int = 0
+    text: bytes = b""  # what was held back when it was last bound
 
 
 def pack_final_rows(lane: tuple[int, int, int, int], rows: Sequence[FinalRow]) -> bytes:
     """Pack final rows of one client, at most `ROWS_PER_FRAME`, into an OutputFrame."""
     n = len(rows)
     errors = [row.error.encode()[:ERROR_BYTES].decode(errors="ignore").encode() for row in rows]
-    return pack_output(
-        (*lane, PIPELINE, rows[0].client, n, 0, 0),
-        {
-            1: struct.pack(f"<{n}Q", *(row.key for row in rows)),
-            2: bytes(4 * n),
-            4: struct.pack(f"<{n}I", *(row.offset for row in rows)),
-            5: bytes(FINISH_CODES.index(row.finish_reason) for row in rows),
-            11: struct.pack(f"<{n}H", *(len(error) for error in errors)),
-            12: b"".join(errors),
-        },
-    )
+    columns: dict[int, Buffer] = {
+        1: struct.pack(f"<{n}Q", *(row.key for row in rows)),
+        2: bytes(4 * n),
+        4: struct.pack(f"<{n}I", *(row.offset for row in rows)),
+        5: bytes(FINISH_CODES.index(row.finish_reason) for row in rows),
+        11: struct.pack(f"<{n}H", *(len(error) for error in errors)),
+        12: b"".join(errors),
+    }
+    if any(row.text for row in rows):
+        columns[13] = struct.pack(f"<{n}I", *(len(row.text) for row in rows))
+        columns[14] = b"".join(row.text for row in rows)
+        columns[15] = struct.pack(f"<{n}I", *(row.text_offset for row in rows))
+    return pack_output((*lane, PIPELINE, rows[0].client, n, 0, 0), columns)
 
 
 class RecentlyEnded:

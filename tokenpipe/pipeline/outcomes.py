@@ -76,7 +76,7 @@ class Outcomes:
             report.handle,
             FINISH_CODES[report.finish] or FinishReason.ERROR,
             report.output_tokens,
-            None if report.stop_reason < 0 else report.stop_reason,
+            _stop_reason(entry, report),
             report.error or None,
         )
 
@@ -104,9 +104,13 @@ class Outcomes:
         Where the engine's abort crossed the report, the request ends here: the processor drops an
         abort of a handle that had its outcome.
         """
+        known = self._book.bindings.get(report.handle)
+        had = 0 if known is None else len(known.entry.output_token_ids)
         binding = self._book.close(report.handle, output_token_ids=report.output_token_ids)
         if binding is None:
             return None
+        if len(report.output_token_ids) > had:  # else its text is as its last binding left it
+            binding.entry.text = report.text_offset, report.text_tail
         if binding.aborting:
             return self.end_unbound(binding.entry, report.handle)
         return make(binding.entry.request, report.handle, list(report.output_token_ids))
@@ -134,7 +138,7 @@ class Outcomes:
         request = entry.request
         self._book.end(entry)
         self._final_rows.append(
-            FinalRow(request.client, request.internal_id, offset, reason, error)
+            FinalRow(request.client, request.internal_id, offset, reason, error, *entry.text)
         )
 
     def processor_lost(self, dp_ranks: Sequence[int], error: str) -> Iterable[Event]:
@@ -148,6 +152,7 @@ class Outcomes:
             if binding.open:
                 tokens = len(entry.output_token_ids)
                 self._book.close(handle)
+                entry.text = 0, b""
                 self._end(entry, UNKNOWN_OFFSET, FinishReason.ERROR, error)
                 yield Finished(entry.request, handle, FinishReason.ERROR, tokens, None, error)
             self._book.release(handle)
@@ -156,3 +161,10 @@ class Outcomes:
             self._final_rows.append(
                 FinalRow(client, key, UNKNOWN_OFFSET, FinishReason.ERROR, error)
             )
+
+
+def _stop_reason(entry: Entry, report: HandleFinished) -> int | str | None:
+    stops = entry.request.params.stop
+    if 0 <= report.stop_string < len(stops):
+        return stops[report.stop_string]
+    return None if report.stop_reason < 0 else report.stop_reason

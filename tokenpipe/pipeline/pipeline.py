@@ -178,7 +178,7 @@ class Pipeline:
     def step(self, dp_rank: int = 0) -> StepCommands:
         """Begin a step's commands for a DP rank; they are sent when the `with` block ends."""
         self._check_open()
-        return StepCommands(self._book, self, dp_rank)
+        return StepCommands(self._book, self, dp_rank, self.topology.tokenizer is not None)
 
     def reject(self, request: Request, error: str) -> None:
         """End a request that is not bound with an error; its client reads `error`."""

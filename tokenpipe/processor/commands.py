@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from tokenpipe._core import Table
+from tokenpipe.postprocess import TextWish
 from tokenpipe.types import RescheduleReason, make_handle, split_handle
 from tokenpipe.wire import Abort, Bind, CloseClient, Message, OpenClient, OpenRank, Preempt
 
@@ -77,6 +78,10 @@ class Commands:
                 m.stop_token_ids,
                 m.output_token_ids,
                 m.prefill,
+                _text_wish(m) if m.text else None,
+                m.stream_interval,
+                m.stream_interval_ms,
+                m.cached_tokens,
             )
             if events is not None:
                 self._life.happened(rank, events, now)
@@ -118,3 +123,14 @@ class Commands:
     def _close_client(self, m: CloseClient, now: float) -> None:
         if self._clients.pop(m.client, None) is not None:
             self._life.sent(self._table.close_client(m.client))
+
+
+def _text_wish(m: Bind) -> TextWish:
+    return TextWish(
+        m.skip_special_tokens,
+        m.spaces_between_special_tokens,
+        m.include_stop_str_in_output,
+        m.stop,
+        m.prompt_tail,
+        m.prompt_cut,
+    )

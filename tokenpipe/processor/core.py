@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
-from tokenpipe._core import Table
+from tokenpipe._core import Table, Vocab
 from tokenpipe.errors import FrameError
 from tokenpipe.types import MAX_SLOTS, split_handle
 from tokenpipe.wire import (
@@ -57,6 +57,7 @@ class Processor:
         park_timeout_s: float,
         park_bytes: int,
         merge_bytes: int,
+        vocab: Vocab | None = None,
         verify_window: int = 64,
     ) -> None:
         if not 1 <= slots <= MAX_SLOTS:
@@ -71,6 +72,7 @@ class Processor:
             eos_token_ids,
             park_bytes,
             merge_bytes,
+            vocab,
         )
         verify = tp_policy == "verify" and tp_size > 1
         self._ranks = {
@@ -176,11 +178,14 @@ class Processor:
         """Act on the deadlines that are reached."""
         for rank in self._ranks.values():
             self._life.expire(rank, now)
+        self._table.release(int(now * 1e9) + 1)  # what a float rounds off
 
     @property
     def next_deadline(self) -> float | None:
         """Return when tick() has something to do, unless a call before changes it."""
-        dues = (rank.next_deadline for rank in self._ranks.values())
+        dues = [rank.next_deadline for rank in self._ranks.values()]
+        if release_ns := self._table.release(0):
+            dues.append(release_ns / 1e9)
         return min((due for due in dues if due is not None), default=None)
 
     # --- output -------------------------------------------------------------------------------

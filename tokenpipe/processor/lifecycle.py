@@ -57,7 +57,8 @@ class Lifecycle:
                 case Happened.GAP:
                     self._reschedule(rank, handle, RescheduleReason.GAP, now)
                 case Happened.PREFILLED:
-                    message = HandlePrefilled(handle, self._table.output(handle))
+                    ids, tail = self._table.output(handle), self._table.text_tail(handle)
+                    message = HandlePrefilled(handle, ids, *tail)
                     self._outbox.put_for(handle, message, self._table.hold(handle))
                     self._await_marker(rank, handle, now)
                 case Happened.PARKED:
@@ -71,8 +72,9 @@ class Lifecycle:
     def _finished(
         self, rank: Rank, handle: int, finish: int, stop_reason: int, error: str, now: float
     ) -> None:
-        total = self._table.total(handle)
-        self._outbox.put_for(handle, HandleFinished(handle, finish, stop_reason, total, error))
+        total, string = self._table.total(handle), self._table.stop_string(handle)
+        outcome = HandleFinished(handle, finish, stop_reason, total, error, string)
+        self._outbox.put_for(handle, outcome)
         self._await_marker(rank, handle, now)
 
     def _drained(self, rank: Rank, handle: int, now: float) -> None:
@@ -183,7 +185,8 @@ class Lifecycle:
     def _hand_back(self, handle: int, reason: RescheduleReason) -> None:
         """Give a binding the outcome Rescheduled, with all its request has."""
         self._table.set_state(handle, State.LINGERING)
-        message = HandleRescheduled(handle, str(reason), self._table.output(handle))
+        ids, tail = self._table.output(handle), self._table.text_tail(handle)
+        message = HandleRescheduled(handle, str(reason), ids, *tail)
         self._outbox.put_for(handle, message, self._table.hold(handle))
 
     def _reschedule(self, rank: Rank, handle: int, reason: RescheduleReason, now: float) -> None:

@@ -40,6 +40,7 @@ class Cause(IntEnum):
     STATUS = 4
     TOKEN = 5
     MEMORY = 6
+    TEXT = 8
 
 
 FINISH_LENGTH, FINISH_ABORT, FINISH_ERROR = 2, 3, 4

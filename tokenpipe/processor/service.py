@@ -6,12 +6,14 @@ is the only part of this room that knows sockets, and it decides nothing about r
 
 from __future__ import annotations
 
+import logging
 import time
 from collections import deque
 from collections.abc import Callable
 from itertools import islice
 
 from tokenpipe.errors import FrameError, LaneError
+from tokenpipe.postprocess import load_vocabulary
 from tokenpipe.topology import Topology
 from tokenpipe.transport import (
     Gap,
@@ -34,6 +36,8 @@ from tokenpipe.wire import (
 from .core import Processor
 from .outlets import ClientOutlet
 from .ranks import RankLanes
+
+_log = logging.getLogger(__name__)
 
 CONTROL_BYTES = 1 << 26  # commands or reports that the other side has not applied
 MESSAGES_PER_FRAME = 64  # each may carry all ids of a long output
@@ -69,6 +73,12 @@ class ProcessorService:
         self._waiter = Waiter()
         self._beside = Waiter()  # all but the workers
         self._read_due = 0.0
+        tokenizer = topology.tokenizer
+        vocabulary = None if tokenizer is None else load_vocabulary(tokenizer)
+        if vocabulary is not None and vocabulary.why_not:
+            _log.warning(
+                "%s: %s; it decodes by itself, a token at a time", tokenizer, vocabulary.why_not
+            )
         self.processor = Processor(
             index=index,
             ranks=topology.ranks_of(index),
@@ -81,6 +91,7 @@ class ProcessorService:
             park_timeout_s=topology.timeouts.park_s,
             park_bytes=topology.bounds.park_bytes,
             merge_bytes=topology.bounds.merge_bytes,
+            vocab=None if vocabulary is None else vocabulary.table,
         )
         self._ranks = [
             RankLanes(instance, topology, dp, self.incarnation, clock)

@@ -27,5 +27,7 @@ def _what(cause: int, value: int) -> str:
             return f"unknown row status {value}"
         case Cause.TOKEN:
             return f"token {value} is not in the vocabulary"
+        case Cause.TEXT:
+            return f"the tokenizer failed on token {value}"
         case _:
             return "out of memory"

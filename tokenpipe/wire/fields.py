@@ -11,10 +11,13 @@ import math
 from array import array
 from collections.abc import Sequence
 from dataclasses import dataclass
+from enum import IntEnum
 from operator import index
 from typing import Annotated, Any, Protocol
 
 import numpy as np
+
+from tokenpipe.types import MAX_STOP_BYTES
 
 MAX_TOKEN_IDS = 1 << 24
 MAX_BYTES = 1 << 26
@@ -107,6 +110,41 @@ class Text:
 
 
 @dataclass(frozen=True, slots=True)
+class Strings:
+    """An array of at most `limit` strings, each not empty, of `size` bytes of UTF-8 in all."""
+
+    limit: int
+    size: int
+
+    def encode(self, value: Any) -> list[str]:
+        return list(self.decode(list(value)))
+
+    def decode(self, raw: Any) -> tuple[str, ...]:
+        if type(raw) is not list or len(raw) > self.limit:
+            raise ValueError(f"expected at most {self.limit} strings, got {got(raw)}")
+        if not all(type(text) is str and text for text in raw):
+            raise ValueError("expected strings, none of them empty")
+        if sum(len(text.encode()) for text in raw) > self.size:
+            raise ValueError(f"expected at most {self.size} bytes of strings")
+        return tuple(raw)
+
+
+@dataclass(frozen=True, slots=True)
+class OneOf:
+    """A member of an enumeration of integers."""
+
+    members: type[IntEnum]
+
+    def encode(self, value: Any) -> int:
+        return int(self.members(value))
+
+    def decode(self, raw: Any) -> IntEnum:
+        if type(raw) is int:
+            return self.members(raw)
+        raise ValueError(f"expected an integer, got {got(raw)}")
+
+
+@dataclass(frozen=True, slots=True)
 class Blob:
     """At most `limit` bytes."""
 
@@ -175,5 +213,6 @@ Yes = Annotated[bool, Flag()]
 Words = Annotated[str, Text(cut=True)]  # for people to read
 Name = Annotated[str, Text(4096)]
 Extra = Annotated[bytes, Blob()]
+Stops = Annotated[tuple[str, ...], Strings(MAX_STOP_BYTES, MAX_STOP_BYTES)]
 TokenIds = Annotated[tuple[int, ...], Ints("i", MAX_TOKEN_IDS)]
 Wide = Annotated[tuple[int, ...], Ints("q", MAX_TOKEN_IDS)]

@@ -173,11 +173,40 @@ class OutputFrame:
     @property
     def errors(self) -> list[str]:
         """Return each row's error, empty where it has none."""
-        lengths = self.columns.get(11)
-        if lengths is None:
+        return self._strings(11, 2, 12)
+
+    @property
+    def texts(self) -> list[str]:
+        """Return each row's text, empty where it has none."""
+        return self._strings(13, 4, 14)
+
+    @property
+    def text_len(self) -> U32:
+        """Return how many bytes of text each row has."""
+        return _column(self.columns, 13, np.uint32, self.rows)
+
+    @property
+    def text_bytes(self) -> bytes:
+        """Return the text in UTF-8, rows one after another."""
+        return self.columns.get(14, b"")
+
+    @property
+    def text_offset(self) -> U32:
+        """Return how many bytes of its request's text lie before each row's, where it has any."""
+        return _column(self.columns, 15, np.uint32, self.rows)
+
+    @property
+    def stop_string(self) -> I32:
+        """Return which of its stop strings ended each row's request, or -1."""
+        return _column(self.columns, 16, np.int32, self.rows, -1)
+
+    @property
+    def cached(self) -> U32:
+        """Return, with each request's final row, how many prompt tokens a cache had."""
+        return _column(self.columns, 17, np.uint32, self.rows)
+
+    def _strings(self, lengths: int, width: int, text: int) -> list[str]:
+        found = self.columns.get(lengths)
+        if found is None:
             return [""] * self.rows
-        raw, at, texts = self.columns.get(12, b""), 0, []
-        for n in np.frombuffer(lengths, np.uint16).tolist():
-            texts.append(raw[at : at + n].decode(errors="replace"))
-            at += n
-        return texts
+        return _core.split_text(found, width, self.columns.get(text, b""))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Annotated
 
-from tokenpipe.types import SamplingParams
+from tokenpipe.types import MAX_STOP_BYTES, RequestOutputKind, SamplingParams
 
 from .fields import (
     U32,
@@ -17,7 +17,10 @@ from .fields import (
     Ints,
     Name,
     Numbers,
+    OneOf,
     Real,
+    Stops,
+    Strings,
     TokenIds,
     TokenOrNone,
     Wide,
@@ -44,6 +47,14 @@ PARAMS = Record(
         "min_p": Real(),
         "seed": Int(-(1 << 63), (1 << 64) - 1, optional=True),
         "logprobs": Int(0, (1 << 31) - 1, optional=True),
+        "stop": Strings(MAX_STOP_BYTES, MAX_STOP_BYTES),
+        "include_stop_str_in_output": Flag(),
+        "detokenize": Flag(),
+        "skip_special_tokens": Flag(),
+        "spaces_between_special_tokens": Flag(),
+        "stream_interval": _POSITIVE,
+        "stream_interval_ms": _COUNT,
+        "output_kind": OneOf(RequestOutputKind),
     },
 )
 
@@ -66,6 +77,16 @@ class Bind:
     stop_token_ids: TokenIds = ()
     output_token_ids: TokenIds = ()
     prefill: Yes = False  # ends with HandlePrefilled after its first tokens
+    stream_interval: U32 = 1
+    stream_interval_ms: U32 = 0
+    cached_tokens: U32 = 0  # of the prompt, for its usage
+    text: Yes = False  # what follows is for text
+    stop: Stops = ()
+    include_stop_str_in_output: Yes = False
+    skip_special_tokens: Yes = True
+    spaces_between_special_tokens: Yes = True
+    prompt_tail: TokenIds = ()
+    prompt_cut: Yes = False  # the prompt has more than its tail
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,6 +145,7 @@ class HandleFinished:
     stop_reason: TokenOrNone
     output_tokens: U32
     error: Words = ""
+    stop_string: TokenOrNone = -1  # which of Bind.stop ended it
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,6 +163,8 @@ class HandleRescheduled:
     handle: Handle
     reason: Words
     output_token_ids: TokenIds = ()
+    text_offset: U32 = 0  # bytes of text that its client has
+    text_tail: Extra = b""  # what was held back, in case that nothing follows
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,6 +173,8 @@ class HandlePrefilled:
 
     handle: Handle
     output_token_ids: TokenIds
+    text_offset: U32 = 0
+    text_tail: Extra = b""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,76 @@
+"""The bench's text check finds what is wrong with a text, and nothing where all is right."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tokenpipe import _core
+from tokenpipe.bench.oracle import sequence
+from tokenpipe.bench.words import WIDTH, TextCheck, words, write_tokenizer
+from tokenpipe.postprocess import Detokenizer, load_vocabulary
+from tokenpipe.wire import OutputFrame
+
+KEY = 7 << 32 | 3
+
+
+def frame(rows: list[tuple[int, list[int], int, bytes]]) -> OutputFrame:
+    """Return the frame of (offset, tokens, text offset, text) rows of one request."""
+    tokens = [t for _, row, _, _ in rows for t in row]
+    columns = {
+        1: np.full(len(rows), KEY, np.uint64),
+        2: np.array([len(row) for _, row, _, _ in rows], np.uint32),
+        3: np.array(tokens, np.int32),
+        4: np.array([offset for offset, *_ in rows], np.uint32),
+        13: np.array([len(text) for *_, text in rows], np.uint32),
+        14: b"".join(text for *_, text in rows),
+        15: np.array([offset for _, _, offset, _ in rows], np.uint32),
+    }
+    header = (1, 2, 3, 1, 0, 0, len(rows), len(tokens), 0)
+    return OutputFrame.unpack(_core.pack_output(header, columns))  # type: ignore[arg-type]
+
+
+def text_of(tokens: list[int]) -> bytes:
+    return words(17)[np.array(tokens)].tobytes()
+
+
+def test_words_are_what_a_processor_reads(tmp_path: Path) -> None:
+    write_tokenizer(tmp_path / "tokenizer.json")
+    vocabulary = load_vocabulary(tmp_path / "tokenizer.json")
+    assert vocabulary.size == 1 << 17 and not vocabulary.why_not
+    tokens = [0, 1, 4095, 131071]
+    assert Detokenizer(vocabulary).feed(tokens).encode() == text_of(tokens)
+    assert len(set(words(17).tolist())) == 1 << 17
+
+
+@pytest.mark.parametrize("cut", [0, 3, 9, 20])
+def test_a_right_text_is_right_however_it_comes(cut: int) -> None:
+    tokens = sequence(KEY, 0, 5)
+    text = text_of(tokens)
+    check = TextCheck()
+    check.frame(frame([(0, [], 0, text[:cut])]))
+    check.frame(frame([(0, tokens, cut, text[cut:])]))
+    check.finish(KEY, 5)
+    assert check.misspelled == 0
+
+
+@pytest.mark.parametrize("fault", ["letter", "twice", "missing", "early end"])
+def test_a_wrong_text_is_found(fault: str) -> None:
+    tokens = sequence(KEY, 0, 5)
+    text = text_of(tokens)
+    check = TextCheck()
+    match fault:
+        case "letter":
+            check.frame(frame([(0, tokens, 0, b"#" + text[1:])]))
+        case "twice":
+            check.frame(frame([(0, tokens, 0, text)]))
+            check.frame(frame([(5, [], 0, text)]))
+        case "missing":
+            check.frame(frame([(0, tokens, 0, text[:-WIDTH])]))
+        case _:
+            check.frame(frame([(0, tokens, 0, text)]))
+            tokens = tokens[:4]
+    check.finish(KEY, len(tokens))
+    assert check.misspelled > 0

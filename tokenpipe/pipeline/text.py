@@ -1,0 +1,21 @@
+"""What a processor must know of a request to make its text."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tokenpipe.postprocess import wish_for
+from tokenpipe.types import Request
+
+
+def text_fields(request: Request) -> dict[str, Any]:
+    """Return the fields of a Bind that are about text."""
+    params = request.params
+    wish = wish_for(
+        request.prompt_token_ids,
+        params.stop,
+        include_stop_str_in_output=params.include_stop_str_in_output,
+        skip_special_tokens=params.skip_special_tokens,
+        spaces_between_special_tokens=params.spaces_between_special_tokens,
+    )
+    return {"text": True, **wish._asdict()}

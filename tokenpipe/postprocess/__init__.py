@@ -1,0 +1,10 @@
+"""Tokens to text. Knows vocabularies and sequences; no rank, lane or clock, and it logs nothing.
+
+What happens per token is in C (csrc/detok.h, stops.h, text.h); here is what is done once: reading a
+tokenizer. The `tokenizers` package is needed only where one is read.
+"""
+
+from .detokenizer import Detokenizer, TextWish, wish_for
+from .vocabulary import Vocabulary, load_vocabulary
+
+__all__ = ["Detokenizer", "TextWish", "Vocabulary", "load_vocabulary", "wish_for"]
