@@ -1,8 +1,12 @@
-"""A whole production trace, where it is at hand."""
+"""A whole production trace, where it is at hand; and a run whose processes keep being stopped."""
 
 from __future__ import annotations
 
 import os
+import random
+import signal
+import threading
+import time
 from pathlib import Path
 
 import pytest
@@ -26,3 +30,62 @@ def test_a_whole_trace_comes_through_token_by_token() -> None:
     assert report["ended"] == report["reasons"]["length"] == 19_366
     assert report["tokens_out"] == trace.output_tokens > 4_000_000
     assert report["events"]["preempt"] > 100  # it was not a quiet ride
+
+
+class Stopper:
+    """Stop a child of this process now and then (SIGSTOP), for up to a few seconds."""
+
+    def __init__(self, seed: int) -> None:
+        self.stops = 0
+        self._chance = random.Random(seed)
+        self._due = 0.0
+        self._timers: list[threading.Timer] = []
+
+    def look(self, done: int, total: int) -> None:
+        now = time.monotonic()
+        mine = Path(f"/proc/self/task/{os.getpid()}/children")
+        children = [int(pid) for pid in mine.read_text().split()]
+        if now < self._due or not children:
+            return
+        self._due = now + self._chance.uniform(0.0, 0.5)
+        pid = self._chance.choice(children)
+        os.kill(pid, signal.SIGSTOP)  # one that has just ended is still there for us to reap
+        self.stops += 1
+        timer = threading.Timer(self._chance.choice([0.1, 0.5, 1.5, 3.0]), goes_on, (pid,))
+        timer.start()
+        self._timers.append(timer)
+
+    def close(self) -> None:
+        for timer in self._timers:
+            timer.join()
+
+
+def goes_on(pid: int) -> None:
+    try:
+        os.kill(pid, signal.SIGCONT)
+    except ProcessLookupError:  # it was told to end meanwhile
+        return
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("consume", ["columns", "streams"])
+def test_a_stopped_process_is_alive_and_nothing_is_lost(seed: int, consume: str) -> None:
+    stopper = Stopper(seed)
+    options = Options(
+        batch=16,
+        requests=150,
+        arrivals=30.0,
+        rate=500.0,
+        preempt_rate=0.3,
+        abort_rate=0.3,
+        consume=consume,
+        seed=seed,
+    )
+    try:
+        report = run(options, stopper.look)
+    finally:
+        stopper.close()
+    assert report["ok"], report
+    assert stopper.stops > 10
