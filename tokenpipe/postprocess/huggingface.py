@@ -37,11 +37,31 @@ class NoTableError(ValueError):
 
 def read(path: str | Path) -> Vocabulary:
     """Return the vocabulary of a tokenizer.json."""
+    return vocabulary_of(_load(path))
+
+
+def _load(path: str | Path) -> Tokenizer:
     try:
-        tokenizer = Tokenizer.from_file(str(path))
+        return Tokenizer.from_file(str(path))
     except Exception as error:  # whatever the package raises, it is about this file
         raise ConfigError(f"tokenizer: {path} cannot be read: {error}") from None
-    return vocabulary_of(tokenizer)
+
+
+class HuggingFaceEncoder:
+    """An Encoder of a tokenizer.json."""
+
+    def __init__(self, path: str | Path) -> None:
+        self._tokenizer = _load(path)
+
+    def encode(self, text: str) -> list[int]:
+        """Return the ids of a text."""
+        ids: list[int] = self._tokenizer.encode(text).ids
+        return ids
+
+    def token(self, token_id: int) -> str:
+        """Return what one token reads as by itself."""
+        text: str = self._tokenizer.decode([token_id], skip_special_tokens=False)
+        return text
 
 
 def vocabulary_of(tokenizer: Tokenizer) -> Vocabulary:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any, Protocol
 
 from tokenpipe._core import Vocab
 from tokenpipe.errors import ConfigError
@@ -23,13 +24,32 @@ class Vocabulary:
     why_not: str = ""
 
 
+class Encoder(Protocol):
+    """The other direction: what a server needs for prompts of text."""
+
+    def encode(self, text: str) -> list[int]:
+        """Return the ids of a text, with the special tokens that its tokenizer adds."""
+
+    def token(self, token_id: int) -> str:
+        """Return what one token reads as by itself."""
+
+
 def load_vocabulary(path: str | Path) -> Vocabulary:
     """Read a Hugging Face `tokenizer.json`; ConfigError says why it cannot be."""
+    vocabulary: Vocabulary = _module().read(path)
+    return vocabulary
+
+
+def load_encoder(path: str | Path) -> Encoder:
+    """Read a Hugging Face `tokenizer.json` to encode with; ConfigError says why it cannot be."""
+    encoder: Encoder = _module().HuggingFaceEncoder(path)
+    return encoder
+
+
+def _module() -> Any:
     try:
-        module = importlib.import_module("tokenpipe.postprocess.huggingface")
+        return importlib.import_module("tokenpipe.postprocess.huggingface")
     except ImportError as error:
         raise ConfigError(
             f"tokenizer: reading one needs the extra tokenpipe[text] ({error})"
         ) from None
-    vocabulary: Vocabulary = module.read(path)
-    return vocabulary

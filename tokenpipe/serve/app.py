@@ -19,7 +19,7 @@ from .problems import Problem
 from .reply import Reply
 from .schema import AbortAsked, Asked, ChatAsked, CompletionAsked
 from .state import ServerState
-from .text import PlainText, Text
+from .text import Text, text_for
 
 DEFAULT_COMPLETION_TOKENS = 16  # OpenAI's
 DEFAULT_CHAT_TOKENS = 1024
@@ -42,7 +42,7 @@ def make_app(state: ServerState) -> Any:
             await state.close()
 
     app = FastAPI(title="tokenpipe", lifespan=lifespan, docs_url=None, redoc_url=None)
-    api = _Api(state, PlainText(state.settings.plain_text))
+    api = _Api(state, text_for(state.settings.topology, state.settings.plain_text))
     app.add_api_route("/v1/completions", api.completions, methods=["POST"], response_model=None)
     app.add_api_route("/v1/chat/completions", api.chat, methods=["POST"], response_model=None)
     app.add_api_route("/v1/models", api.models, methods=["GET"], response_model=None)

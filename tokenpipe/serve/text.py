@@ -1,7 +1,8 @@
 """Turn a caller's text into token ids, and ids into the text of an answer, where there is one.
 
-Without a tokenizer an answer's text is plain: each token id in decimal, behind a space. A prompt is
-then given as token ids; the synthetic engine, which has no language, also takes text, as its bytes.
+With a tokenizer in the topology an answer's text comes from the processor, made of its tokens
+there. Without one it is plain: each token id in decimal, behind a space. A prompt is then given as
+token ids; the synthetic engine, which has no language, also takes text, as its bytes.
 """
 
 from __future__ import annotations
@@ -9,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol
 
+from tokenpipe.postprocess import Encoder, load_encoder
+from tokenpipe.topology import Topology
 from tokenpipe.types import RequestOutput
 
 from .problems import Problem
@@ -61,3 +64,39 @@ class PlainText:
     def of_token(self, token_id: int) -> str:
         """Return the id behind a space."""
         return f" {token_id}"
+
+
+class TokenizerText:
+    """Text by the topology's tokenizer; answers have theirs when they come."""
+
+    can_stop = True
+
+    def __init__(self, encoder: Encoder) -> None:
+        self._encoder = encoder
+
+    def encode(self, text: str, param: str) -> list[int]:
+        """Return the ids of a text; an empty one has none and is refused."""
+        ids = self._encoder.encode(text)
+        if not ids:
+            raise Problem(400, f"{param}: there is no token in it", param=param)
+        return ids
+
+    def encode_chat(self, messages: Sequence[ChatMessage]) -> list[int]:
+        """Return the ids of role and content, line by line."""
+        text = "".join(f"{message.role}: {message.text}\n" for message in messages)
+        return self.encode(f"{text}assistant:", "messages")
+
+    def of(self, output: RequestOutput) -> str:
+        """Return the text that came with it."""
+        return output.text
+
+    def of_token(self, token_id: int) -> str:
+        """Return what the token reads as by itself."""
+        return self._encoder.token(token_id)
+
+
+def text_for(topology: Topology, takes_text: bool) -> Text:
+    """Return what a server of this topology knows. Raises ConfigError."""
+    if topology.tokenizer is None:
+        return PlainText(takes_text)
+    return TokenizerText(load_encoder(topology.tokenizer))
