@@ -1,7 +1,6 @@
 """Chat in the terminal: `python -m examples.smollm2.chat`, or `make demo`.
 
-The engine runs in a thread of this process, its workers in processes of their own. Text is decoded
-from the ids as they come.
+The engine runs in a thread of this process, its workers in processes of their own.
 """
 
 from __future__ import annotations
@@ -11,8 +10,6 @@ import asyncio
 import sys
 import threading
 from collections import Counter
-
-from tokenizers.decoders import DecodeStream
 
 from tokenpipe import AsyncClient, SamplingParams
 
@@ -65,12 +62,10 @@ async def answer(client: AsyncClient, chat: Chat, messages: list[dict[str, str]]
     """Stream one answer to the terminal and return it."""
     prompt = chat.prompt(messages)
     params = SamplingParams(max_tokens=MAX_TOKENS, temperature=0.2, top_p=0.9)
-    stream, said = DecodeStream(skip_special_tokens=True), list[str]()
+    said = list[str]()
     async for output in client.generate(prompt, params):
-        for token in output.token_ids:
-            piece = stream.step(chat.tokenizer, token) or ""
-            said.append(piece)
-            print(piece, end="", flush=True)
+        said.append(output.text)
+        print(output.text, end="", flush=True)
         if output.error:
             print(f"[{output.error}]", end="")
     print(flush=True)

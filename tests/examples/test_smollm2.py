@@ -164,7 +164,15 @@ def test_the_engine_preempts_and_says_what_a_plain_loop_says(
     prompts = [[i + 1, 2 * i + 1, 3] for i in range(8)]
     model = SmolLM2(Copied(folder), slots=1, room=64)
     plain = [generate(model, prompt, 24) for prompt in prompts]
-    options = Options(dp=2, slots=4, room=64, kv_tokens=60, weights=folder, runtime_dir=runtime_dir)
+    options = Options(
+        dp=2,
+        slots=4,
+        room=64,
+        kv_tokens=60,
+        text=False,
+        weights=folder,
+        runtime_dir=runtime_dir,
+    )
     engine = EngineThread(options)
     try:
         params = SamplingParams(max_tokens=24, temperature=0.0, ignore_eos=True)
@@ -234,6 +242,7 @@ def test_it_speaks(tmp_path: Path, runtime_dir: Path) -> None:
     finally:
         engine.end()
     assert chat.text(crowd.tokens[0]) == "The capital of France is Paris."
+    assert "".join(out.text for out in crowd.outputs[0]) == "The capital of France is Paris."
 
 
 @pytest.fixture(autouse=True)
