@@ -83,9 +83,10 @@ def client(pipe: Connection, endpoint: str, work: Workload, index: int) -> None:
 class Run:
     """One run over four ranks, with or without a stop in the middle."""
 
-    def __init__(self, work: Workload, stop_s: float) -> None:
+    def __init__(self, work: Workload, stop_s: float, control: bool = False) -> None:
         self.work = work
         self.stop_s = stop_s
+        self.control = control
         self.window = (0.0, 0.0)
 
     def __call__(self) -> tuple[list[Report], list[Report]]:
@@ -128,11 +129,13 @@ class Run:
         begin = time.monotonic()
         _serve_for(pipe, SETTLE_S + self.stop_s)
         pid = pipe.processor_pids[STOPPED]
-        os.kill(pid, signal.SIGSTOP)
+        if not self.control:
+            os.kill(pid, signal.SIGSTOP)
         stopped = time.monotonic()
         _serve_for(pipe, SETTLE_S + self.stop_s)
         self.window = (begin + SETTLE_S, stopped)
-        os.kill(pid, signal.SIGCONT)
+        if not self.control:
+            os.kill(pid, signal.SIGCONT)
 
 
 def _serve_for(pipe: Pipeline, seconds: float) -> list[Event]:
@@ -173,12 +176,17 @@ def _bind(pipe: Pipeline, work: Workload) -> list[tuple[list[int], list[int]]]:
     return bound
 
 
-def measure(batch: int, seconds: float) -> Report:
-    """Return the steps/s of a flood, and what each rank delivered before and during the stop."""
+def measure(batch: int, seconds: float, control: bool = False) -> Report:
+    """Return the steps/s of a flood, and what each rank delivered before and during the stop.
+
+    `control` stops nothing: what is lost then is the machine's own swing.
+    """
     flood, _ = Run(Workload(batch=batch, seconds=2.0), 0.0)()
     flood_rate = sum(report["steps_per_s"] for report in map(_with_rate, flood)) / RANKS
     rate = flood_rate / 2
-    run = Run(Workload(batch=batch, rate=rate, seconds=2 * (seconds + SETTLE_S) + 1.0), seconds)
+    run = Run(
+        Workload(batch=batch, rate=rate, seconds=2 * (seconds + SETTLE_S) + 1.0), seconds, control
+    )
     workers, clients = run()
     before = _tokens_per_s(clients, run.window[0], seconds)
     during = _tokens_per_s(clients, run.window[1] + SETTLE_S, seconds)
@@ -215,16 +223,17 @@ def main(argv: list[str]) -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.bench_stopped", description=__doc__)
     parser.add_argument("--batch", type=int, default=256)
     parser.add_argument("--seconds", type=float, default=3.0, help="before, and of the stop")
+    parser.add_argument("--control", action="store_true", help="stop nothing: the machine's swing")
     parser.add_argument("--limit", type=float, default=0.1, help="share that the others may lose")
     parser.add_argument("--json", type=Path, help="file for the figures")
     args = parser.parse_args(argv)
-    report = measure(args.batch, args.seconds)
+    report = measure(args.batch, args.seconds, args.control)
     console = Console()
     console.print(
         f"flood: {report['flood_steps_per_s']:,} steps/s of each rank; paced at {report['rate']:,}"
     )
     for dp, (before, during) in enumerate(zip(report["before"], report["during"], strict=True)):
-        note = " (its processor was stopped)" if dp == STOPPED else ""
+        note = " (its processor was stopped)" if dp == STOPPED and not args.control else ""
         console.print(f"rank {dp}: {before:,} tokens/s before, {during:,} during{note}")
     console.print(
         f"the others lost {report['lost_share']:.1%} together, {report['worst_lost_share']:.1%} at "
