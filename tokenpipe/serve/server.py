@@ -43,7 +43,9 @@ class DrainingServer(uvicorn.Server):
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         """Take a signal; called between any two bytecodes of the loop's thread."""
         if self._loop is None or not self.started:
-            self.should_exit = True
+            # It may be waiting for an engine that will not come, and holds nothing yet.
+            signal.signal(sig, signal.SIG_DFL)
+            signal.raise_signal(sig)
         elif self._draining is None:
             self._loop.call_soon_threadsafe(self._begin)
         elif sig == signal.SIGINT:
