@@ -63,6 +63,7 @@ ONLY_IN = {
     "uvicorn": ["serve"],
     "uvicorn_worker": ["serve"],
     "gunicorn": ["serve"],
+    "jinja2": ["serve"],
     "aiohttp": ["serve"],
     "tokenizers": ["postprocess"],
     "subprocess": ["supervisor"],

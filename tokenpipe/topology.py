@@ -94,6 +94,7 @@ class Api(FrozenConfig):
     timeout_graceful_shutdown: Seconds = 30.0  # for open streams, from the first signal
     timeout_send: Seconds = 60.0  # a reader that took nothing for so long is cut off
     model: Annotated[str, Field(min_length=1, max_length=255)] = "tokenpipe"  # its name in answers
+    chat_template: FilePath | None = None  # None: the one beside the tokenizer
     max_body_bytes: Bytes = 16 * _MIB
     backlog: Annotated[int, Field(ge=1, le=65_535)] = 2048
     access_log: bool = False

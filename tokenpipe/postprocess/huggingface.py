@@ -53,9 +53,9 @@ class HuggingFaceEncoder:
     def __init__(self, path: str | Path) -> None:
         self._tokenizer = _load(path)
 
-    def encode(self, text: str) -> list[int]:
-        """Return the ids of a text."""
-        ids: list[int] = self._tokenizer.encode(text).ids
+    def encode(self, text: str, special_tokens: bool = True) -> list[int]:
+        """Return the ids of a text, with the special tokens that its tokenizer adds, or not."""
+        ids: list[int] = self._tokenizer.encode(text, add_special_tokens=special_tokens).ids
         return ids
 
     def token(self, token_id: int) -> str:

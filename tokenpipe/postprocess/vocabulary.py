@@ -27,8 +27,8 @@ class Vocabulary:
 class Encoder(Protocol):
     """The other direction: what a server needs for prompts of text."""
 
-    def encode(self, text: str) -> list[int]:
-        """Return the ids of a text, with the special tokens that its tokenizer adds."""
+    def encode(self, text: str, special_tokens: bool = True) -> list[int]:
+        """Return the ids of a text, with the special tokens that its tokenizer adds, or not."""
 
     def token(self, token_id: int) -> str:
         """Return what one token reads as by itself."""

@@ -68,6 +68,8 @@ class Asked(BaseModel):
     stop_token_ids: Ids = []
     request_id: Annotated[str, Field(min_length=1, max_length=256)] | None = None
     return_token_ids: bool = False
+    include_stop_str_in_output: bool = False
+    skip_special_tokens: bool = True
 
     def refuse_what_is_not_served(self) -> None:
         """Raise Problem, a 400 that names the field."""
@@ -102,6 +104,9 @@ class Asked(BaseModel):
                 ignore_eos=self.ignore_eos,
                 seed=self.seed,
                 logprobs=logprobs,
+                stop=self.stops,
+                include_stop_str_in_output=self.include_stop_str_in_output,
+                skip_special_tokens=self.skip_special_tokens,
                 **{name: value for name, value in given.items() if value is not None},
             )
         except ValueError as error:

@@ -14,6 +14,7 @@ from tokenpipe.postprocess import Encoder, load_encoder
 from tokenpipe.topology import Topology
 from tokenpipe.types import RequestOutput
 
+from .chat import ChatTemplate
 from .problems import Problem
 from .schema import ChatMessage
 
@@ -71,8 +72,9 @@ class TokenizerText:
 
     can_stop = True
 
-    def __init__(self, encoder: Encoder) -> None:
+    def __init__(self, encoder: Encoder, template: ChatTemplate | None) -> None:
         self._encoder = encoder
+        self._template = template
 
     def encode(self, text: str, param: str) -> list[int]:
         """Return the ids of a text; an empty one has none and is refused."""
@@ -82,9 +84,12 @@ class TokenizerText:
         return ids
 
     def encode_chat(self, messages: Sequence[ChatMessage]) -> list[int]:
-        """Return the ids of role and content, line by line."""
-        text = "".join(f"{message.role}: {message.text}\n" for message in messages)
-        return self.encode(f"{text}assistant:", "messages")
+        """Return the ids of what the model's template makes of a conversation."""
+        if self._template is None:
+            said = "messages: the model has no chat template; /v1/completions takes prompts"
+            raise Problem(400, said, param="messages", code="no_chat_template")
+        text = self._template.render(messages)
+        return self._encoder.encode(text, special_tokens=False)  # the template has them
 
     def of(self, output: RequestOutput) -> str:
         """Return the text that came with it."""
@@ -99,4 +104,6 @@ def text_for(topology: Topology, takes_text: bool) -> Text:
     """Return what a server of this topology knows. Raises ConfigError."""
     if topology.tokenizer is None:
         return PlainText(takes_text)
-    return TokenizerText(load_encoder(topology.tokenizer))
+    given = topology.api.chat_template
+    template = ChatTemplate.read(given) if given else ChatTemplate.beside(topology.tokenizer)
+    return TokenizerText(load_encoder(topology.tokenizer), template)
