@@ -15,24 +15,9 @@ from pydantic import BaseModel
 from tokenpipe.errors import ConfigError
 from tokenpipe.topology import Bounds, Processors, Timeouts, Topology
 
-ANY_TEXT = {
-    "tokenizer",
-    "name",
-    "runtime_dir",
-    "log_dir",
-    "api.host",
-    "api.model",
-    "api.chat_template",
-}
-NULL_IS_FINE = {
-    "tokenizer",
-    "name",
-    "vocab_size",
-    "runtime_dir",
-    "log_dir",
-    "processors.count",
-    "api.chat_template",
-}
+PATHS = {"tokenizer", "runtime_dir", "log_dir", "api.chat_template"}
+ANY_TEXT = PATHS | {"name", "api.host", "api.model"}
+NULL_IS_FINE = PATHS | {"name", "vocab_size", "processors.count"}
 
 
 def refused(text: str) -> list[str]:

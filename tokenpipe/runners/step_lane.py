@@ -274,4 +274,5 @@ def _most_bytes(plan: StepPlan) -> int:
         ids = len(bind.prompt_token_ids) + len(bind.output_token_ids)
         ids += len(bind.params.stop_token_ids)
         size += BIND_BYTES + 5 * ids + len(bind.extra)
+        size += sum(4 * len(text) + 5 for text in bind.params.stop)  # UTF-8
     return size

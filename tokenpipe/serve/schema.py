@@ -100,7 +100,6 @@ class Asked(BaseModel):
                 max_tokens=max_tokens,
                 min_tokens=self.min_tokens,
                 stop_token_ids=tuple(self.stop_token_ids),
-                stop=self.stops,
                 ignore_eos=self.ignore_eos,
                 seed=self.seed,
                 logprobs=logprobs,
