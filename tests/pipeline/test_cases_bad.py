@@ -54,7 +54,7 @@ def test_rows_of_nobody_and_broken_frames_cost_only_themselves(runtime_dir: Path
         r.publish([(h, [1])])
         r.publish([(h + (3 << 35), [99]), (h, [2])])  # a slot that nobody bound
         lane = r.pubs[0]._lane
-        head = LaneHeader(r.pubs[0]._instance_id, r.pubs[0].incarnation, lane.receiver, 0)
+        head = LaneHeader(r.pubs[0]._instance.id, r.pubs[0].incarnation, lane.receiver, 0)
         for broken in (
             lambda header: pack_control(header, [StepPlan(1)]),  # not for a processor
             lambda header: pack_control(header, [StepPlan(2)])[:-3],  # cut short
