@@ -62,14 +62,14 @@ def test_death_ends_streams_turns_red_and_green_again(
         api, victim = server.pid("tp:api 0"), server.pid(title)
         died = time.monotonic()
         os.kill(victim, signal.SIGKILL)
-        assert eventually(lambda: not server.is_ready(), 10.0), "never turned red"
+        all_hear_of_it(callers, died)
         refused = server.post("/v1/completions", {"prompt": [1]})
-        if refused.status_code != 200:  # it may be up again
+        if not server.is_ready():
             assert refused.status_code == 503, refused.text
             assert refused.headers["retry-after"] == "1"
-        all_hear_of_it(callers, died)
+        # What /ready says may be a quarter of a second old: calls tell when all is back.
+        assert eventually(lambda: healed(server, victim), 30.0), server.ready()
         assert eventually(server.is_ready, 30.0), server.ready()
-        assert server.post("/v1/completions", {"prompt": [1]}).status_code == 200
         assert server.pid("tp:api 0") == api and server.pid(title) != victim
         assert eventually(server.idle)
     assert server.process.returncode == 0

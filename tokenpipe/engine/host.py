@@ -155,6 +155,7 @@ class EngineHost:
                     _log.info("rank is up", extra={"fields": {"dp": dp_rank}})
                 case RankLost(dp_rank, reason):
                     self._up.discard(dp_rank)
+                    self._watch_at = 0.0  # written down in this very turn
                     _log.warning("rank is lost: %s", reason, extra={"fields": {"dp": dp_rank}})
                 case ProcessorLost(index, reason):
                     _log.error("processor %d is lost: %s", index, reason)
