@@ -106,20 +106,27 @@ def test_a_final_row_passes_a_full_window(o: Outlet) -> None:
 
 
 def test_a_frame_larger_than_the_room_is_kept_and_goes_first(o: Outlet) -> None:
-    k = 900  # one token's logprobs are larger than what the reserve leaves
     h = o.rig.bind(1, max_tokens=1 << 20)
     o.rig.feed(Row(h, [1]))
     o.until(lambda: o.outlet.lane.ready and not o.outlet.lane.unacked_frames)
     o.client.acks = False
     fill = 0
-    while not o.outlet.stuck:
+
+    def final_row(k: int) -> None:
+        nonlocal fill
         o.rig.feed(Row(h, [100 + fill % 800], k=k))
         h2 = o.rig.bind(100 + fill, slot=1, max_tokens=1)
         o.rig.feed(Row(h2, [3], k=k))
         o.rig.drain(h2)
         o.turn()
         fill += 1
-        assert fill < 2000
+
+    for k, room in (900, 40_000), (60, 12_000):
+        while o.outlet.lane.room > room:
+            assert not o.outlet.stuck
+            final_row(k)
+    final_row(1600)  # the logprobs of this token are larger than what is left
+    assert o.outlet.stuck
     before = o.outlet.lane.unacked_frames
     o.turn()
     assert o.outlet.stuck and o.outlet.lane.unacked_frames == before

@@ -11,7 +11,7 @@ import pytest
 
 from tests.transport.child import child, line
 from tokenpipe.errors import ConfigError, ForkError, LaneBusy, LaneLost
-from tokenpipe.transport import ENDPOINT_VARIABLE, Instance, lane_name
+from tokenpipe.transport import ENDPOINT_VARIABLE, Instance, ZmqReceiverPort, lane_name
 from tokenpipe.transport import instance as instance_module
 
 CREATE = """
@@ -193,3 +193,36 @@ def test_a_lane_too_long_is_refused_by_both_ends(base: Path) -> None:
     with pytest.raises(ConfigError, match="a socket may have 107"):
         owner.lane_path("w" * 100)
     owner.close()
+
+
+def test_a_name_taken_over_is_another_instance(runtime_dir: Path) -> None:
+    """The successor holds the same locks; whoever attached to the first is not to take it for it."""
+    first = Instance.create(runtime_dir, "it", {})
+    attached = Instance.attach(first.directory)
+    engine = first.claim("engine", "0")
+    assert attached.alive("engine", "0")
+    engine.release()
+    first.close()
+    assert not attached.alive("engine", "0")
+    second = Instance.create(runtime_dir, "it", {})
+    engine = second.claim("engine", "0")
+    assert not attached.alive("engine", "0") and not attached.alive("pipeline", "0")
+    assert Instance.attach(second.directory).alive("engine", "0")
+    engine.release()
+    second.close()
+
+
+def test_a_lane_of_an_instance_that_vanishes_is_lost(
+    runtime_dir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    instance = Instance.create(runtime_dir, "it", {})
+
+    def swept(first: str, path: str) -> None:
+        os.unlink(first)  # by its owner, that closes
+        raise FileNotFoundError(path)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "rename", swept)
+        with pytest.raises(LaneLost, match="is gone"):
+            ZmqReceiverPort(instance, "w0.0", max_frame_bytes=1 << 20, bound_bytes=1 << 20)
+    instance.close()

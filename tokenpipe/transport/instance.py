@@ -29,11 +29,18 @@ class Instance:
     gave.
     """
 
-    def __init__(self, directory: Path, info: dict[str, Any], owner: Claim | None) -> None:
+    def __init__(
+        self,
+        directory: Path,
+        info: dict[str, Any],
+        owner: Claim | None,
+        described: os.stat_result | None = None,
+    ) -> None:
         self.directory = directory
         self.info = info
         self.id: int = info["instance"]
         self._owner = owner
+        self._described = None if described is None else _identity(described)
         self._guard = ForkGuard()
 
     @classmethod
@@ -74,7 +81,8 @@ class Instance:
             raise LaneLost(f"there is no instance at {path}")
         check_private(path)
         directory = path.resolve()
-        instance = cls(directory, _read_info(directory), None)
+        info, described = _read_info(directory)
+        instance = cls(directory, info, None, described)
         if not instance.alive(*OWNER):
             raise LaneLost(
                 f"the instance at {directory} is gone: its pipeline "
@@ -92,7 +100,18 @@ class Instance:
         return locks.take(self.directory / lock_name(role, rank), note)
 
     def alive(self, role: str, rank: str) -> bool:
-        """Tell whether a living process holds the role."""
+        """Tell whether a living process holds the role, in this very instance.
+
+        A dead one's name may have been taken over, and its roles with it, faster than anybody
+        looked: then the locks are held, and nobody of ours is there.
+        """
+        if self._described is not None:
+            try:
+                described = os.stat(self.directory / INFO_FILE)
+            except FileNotFoundError:
+                return False
+            if _identity(described) != self._described:
+                return False
         return locks.holder(self.directory / lock_name(role, rank)) is not None
 
     def note(self, role: str, rank: str) -> str:
@@ -199,10 +218,15 @@ def _write_info(directory: Path, info: Mapping[str, Any]) -> None:
     part.replace(whole)  # a reader sees all of it or none
 
 
-def _read_info(directory: Path) -> dict[str, Any]:
+def _identity(described: os.stat_result) -> tuple[int, int, int]:
+    return described.st_dev, described.st_ino, described.st_mtime_ns
+
+
+def _read_info(directory: Path) -> tuple[dict[str, Any], os.stat_result]:
     path = directory / INFO_FILE
     try:
         with open(path, encoding="utf-8") as file:
+            described = os.fstat(file.fileno())
             text = file.read(_MAX_INFO_BYTES)
         info = json.loads(text)
     except FileNotFoundError:
@@ -211,4 +235,4 @@ def _read_info(directory: Path) -> dict[str, Any]:
         raise ConfigError(f"{path}: {error}") from None
     if not isinstance(info, dict) or not isinstance(info.get("instance"), int):
         raise ConfigError(f"{path}: not the description of an instance")
-    return info
+    return info, described

@@ -14,7 +14,7 @@ from typing import Any
 import zmq
 
 from tokenpipe._core import FRAME_OVERHEAD, Handoff, Intake
-from tokenpipe.errors import LaneError
+from tokenpipe.errors import LaneError, LaneLost
 
 from .context import context
 from .guard import ForkGuard
@@ -126,9 +126,15 @@ class ZmqReceiverPort(_ZmqPort):
 
     def _bind(self, instance: Instance) -> os.stat_result:
         first = instance.lane_path(f"~{secrets.token_hex(2)}")
-        self._socket.bind(f"ipc://{first}")
-        os.rename(first, self._path)
-        return os.lstat(self._path)
+        try:
+            self._socket.bind(f"ipc://{first}")
+            os.rename(first, self._path)
+            return os.lstat(self._path)
+        except (FileNotFoundError, zmq.ZMQError) as error:
+            if isinstance(error, zmq.ZMQError) and error.errno != errno.ENOENT:
+                raise
+            # Its owner is closing, or a successor in the same directory clears it out.
+            raise LaneLost(f"the instance at {instance.directory} is gone") from None
 
     def recv_run(
         self, limit: int, next_header: tuple[int, int, int, int], out: list[Any]
