@@ -32,8 +32,9 @@ venv: $(READY)
 build: $(READY)
 	@$(PY) setup.py -q build_ext --inplace
 
+# Most tests wait for processes, so two of them share the cores well; ARGS="-n 0" is one at a time.
 test: build
-	$(PY) -m pytest $(ARGS)
+	$(PY) -m pytest -n 2 --dist worksteal $(ARGS)
 
 bench: build
 	$(PY) -m tokenpipe.bench $(ARGS)

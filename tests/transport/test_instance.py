@@ -196,7 +196,7 @@ def test_a_lane_too_long_is_refused_by_both_ends(base: Path) -> None:
 
 
 def test_a_name_taken_over_is_another_instance(runtime_dir: Path) -> None:
-    """The successor holds the same locks; whoever attached to the first is not to take it for it."""
+    """The successor holds the same locks; whoever attached to the first must not be taken in."""
     first = Instance.create(runtime_dir, "it", {})
     attached = Instance.attach(first.directory)
     engine = first.claim("engine", "0")

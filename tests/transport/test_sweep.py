@@ -12,6 +12,7 @@ import pytest
 
 from tokenpipe.errors import LaneBusy
 from tokenpipe.transport import HEALTH_FILE, Instance, Reservation, sweep
+from tokenpipe.transport.sweep import remove_files
 
 HOLD = """
 import signal, sys
@@ -108,3 +109,18 @@ def test_reservation_of_a_living_instance_is_refused(runtime_dir: Path) -> None:
         Reservation.take(runtime_dir, "a")
     engine.kill()
     assert outcomes(runtime_dir) == {"a": "removed"}
+
+
+def test_a_socket_that_its_owner_removes_meanwhile_is_no_trouble(
+    runtime_dir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    directory = runtime_dir / "it"
+    directory.mkdir()
+    gone = directory / "o0.0"
+    (directory / "e0.lock").touch()
+    entries = [gone, directory / "e0.lock"]  # as listed before its owner unlinked the first
+    with monkeypatch.context() as patched:
+        patched.setattr(Path, "iterdir", lambda self: iter(entries))
+        remove_files(directory, ())
+    assert list(directory.iterdir()) == []
+    directory.rmdir()

@@ -37,7 +37,11 @@ def remove_files(directory: Path, keep: Collection[str]) -> None:
     for entry in directory.iterdir():
         if entry.name in keep:
             continue
-        if entry.name in _OURS or entry.suffix == ".lock" or stat.S_ISSOCK(entry.lstat().st_mode):
+        try:
+            socket = stat.S_ISSOCK(entry.lstat().st_mode)
+        except FileNotFoundError:  # a client that leaves just now takes its own
+            continue
+        if socket or entry.name in _OURS or entry.suffix == ".lock":
             entry.unlink(missing_ok=True)
 
 
