@@ -181,8 +181,8 @@ def measure(batch: int, seconds: float, control: bool = False) -> Report:
 
     `control` stops nothing: what is lost then is the machine's own swing.
     """
-    flood, _ = Run(Workload(batch=batch, seconds=2.0), 0.0)()
-    flood_rate = sum(report["steps_per_s"] for report in map(_with_rate, flood)) / RANKS
+    _, flood = Run(Workload(batch=batch, seconds=2.0), 0.0)()
+    flood_rate = _delivered_per_s(flood) / RANKS / batch
     rate = flood_rate / 2
     run = Run(
         Workload(batch=batch, rate=rate, seconds=2 * (seconds + SETTLE_S) + 1.0), seconds, control
@@ -204,8 +204,10 @@ def measure(batch: int, seconds: float, control: bool = False) -> Report:
     }
 
 
-def _with_rate(report: Report) -> Report:
-    return {**report, "steps_per_s": report["steps"] / report["wall_s"]}
+def _delivered_per_s(clients: list[Report]) -> float:
+    """Return the tokens/s that arrived, first to last; what is published fills the lanes too."""
+    came: Counter[int] = sum((rank for c in clients for rank in c["came"]), Counter())
+    return came.total() / ((max(came) - min(came) + 1) * BUCKET_S)
 
 
 def _tokens_per_s(clients: list[Report], begin: float, seconds: float) -> list[int]:
