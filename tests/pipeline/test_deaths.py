@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import select
 import signal
 import subprocess
 import sys
@@ -127,8 +128,8 @@ def test_killed_clients_give_all_their_slots_back(runtime_dir: Path, tmp_path: P
         command = [sys.executable, "-c", CLIENT, it.pipe.endpoint]
         clients = [subprocess.Popen(command, stdout=subprocess.PIPE) for _ in range(2)]
         for client in clients:  # both have output in flight; no slot is free
-            it.until(lambda: it.scheduler.counts["binds"] == 2)
-            assert client.stdout is not None and client.stdout.fileno() >= 0
+            it.until(lambda pipe=client.stdout: select.select([pipe], [], [], 0)[0])
+        assert it.scheduler.counts["binds"] == 2
         probe = Asking(it.pipe.endpoint, [5])
         it.until(lambda: it.scheduler.counts["Submitted"] == 3)
         for client in clients:

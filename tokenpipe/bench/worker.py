@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from tokenpipe.errors import LaneFull, LaneLost
-from tokenpipe.runners import Publisher, StepLane
+from tokenpipe.runners import PlanLane, Publisher, Publishes, StepLane
 from tokenpipe.wire import StepPlan
 
 from .batch import Batch, Rows
@@ -32,29 +32,8 @@ FULL_WAIT_S = 0.001  # between two attempts at a full lane
 COARSE_WAIT_S = 0.003  # below this a lane's poll (whole ms) is too coarse to keep a rate
 
 
-class PlanLane(Protocol):
-    """The worker's end of a StepLane."""
-
-    ended: bool
-
-    def recv(self, timeout_s: float) -> list[StepPlan]: ...
-
-
-class Publishes(Protocol):
-    """The part of Publisher that a runner uses."""
-
-    def publish(
-        self,
-        step: int,
-        handles: Any,
-        tokens: Any,
-        counts: Any = None,
-        status: Any = None,
-        logprobs: Any = None,
-        drained: Any = None,
-    ) -> None: ...
-
-    def poll(self) -> None: ...
+class PacedPublishes(Publishes, Protocol):
+    """A Publisher that says how long it may be left alone."""
 
     @property
     def poll_within_s(self) -> float: ...
@@ -95,7 +74,7 @@ class Worker:
     """
 
     lane: PlanLane
-    pub: Publishes
+    pub: PacedPublishes
     batch: Batch
     rate: float | None = None
     steps: int | None = None

@@ -5,13 +5,13 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable
-from typing import Any, Protocol
 
 import numpy as np
 
 from tokenpipe.errors import LaneLost
 from tokenpipe.logs import RateLimit
 from tokenpipe.pulse import Pulse
+from tokenpipe.runners import PlanLane, Publishes
 from tokenpipe.types import RowStatus
 from tokenpipe.wire import StepBind, StepPlan
 
@@ -19,31 +19,6 @@ from .interface import Engine, Rows
 
 IDLE_S = 0.1  # a worker with nothing to publish polls at least so often
 _log = logging.getLogger("tokenpipe.engine")
-
-
-class PlanLane(Protocol):
-    """The worker's end of a StepLane."""
-
-    ended: bool
-
-    def recv(self, timeout_s: float) -> list[StepPlan]: ...
-
-
-class Publishes(Protocol):
-    """The part of Publisher that a worker uses."""
-
-    def publish(
-        self,
-        step: int,
-        handles: Any,
-        tokens: Any,
-        counts: Any = None,
-        status: Any = None,
-        logprobs: Any = None,
-        drained: Any = None,
-    ) -> None: ...
-
-    def poll(self) -> None: ...
 
 
 class WorkerLoop:

@@ -4,6 +4,7 @@
 """
 
 from .arrays import StepLogprobs
+from .faces import PlanLane, Publishes
 from .model import Model, Row, Sampled
 from .model_runner import (
     CPUModelRunner,
@@ -22,7 +23,9 @@ __all__ = [
     "MetaxModelRunner",
     "Model",
     "ModelRunner",
+    "PlanLane",
     "Publisher",
+    "Publishes",
     "Row",
     "Sampled",
     "StepLane",

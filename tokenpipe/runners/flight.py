@@ -12,26 +12,12 @@ from tokenpipe.types import RowStatus
 
 from .arrays import StepLogprobs
 from .devices import Device
+from .faces import Publishes
 from .model import I64, Row, Sampled
 
 
-class Publishes(Protocol):
-    """The part of `Publisher` that a runner uses."""
-
-    def publish(
-        self,
-        step: int,
-        handles: Any,
-        tokens: Any,
-        counts: Any = None,
-        status: Any = None,
-        logprobs: Any = None,
-        drained: Any = None,
-    ) -> None:
-        """Send one step."""
-
-    def poll(self) -> None:
-        """Read acknowledgements."""
+class RankPublishes(Publishes, Protocol):
+    """A Publisher that can give its rank up."""
 
     def fail(self, error: str | BaseException) -> None:
         """Say that this rank cannot go on."""
@@ -79,7 +65,7 @@ class Flight:
             self._columns = parts[0] if len(parts) == 1 else _Columns.joined(parts)
         return self._columns
 
-    def publish(self, pub: Publishes) -> None:
+    def publish(self, pub: RankPublishes) -> None:
         """Send the step; after an exception of the lane it may be called again."""
         if self._plain and not self.failed:
             if self._tokens is None:

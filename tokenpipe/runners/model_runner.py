@@ -23,7 +23,7 @@ from tokenpipe.wire import StepBind, StepPlan
 
 from .batch import RunnerBatch
 from .devices import FACTS, Device, DeviceCalls, DeviceFacts, PaddleCalls
-from .flight import Flight, Publishes
+from .flight import Flight, RankPublishes
 from .framework import load_paddle
 from .launcher import Launcher
 from .model import Model
@@ -60,7 +60,7 @@ class ModelRunner:
     def __init__(
         self,
         model: Model,
-        publisher: Publishes,
+        publisher: RankPublishes,
         *,
         device_id: int = 0,
         depth: int | None = None,
