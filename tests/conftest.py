@@ -65,7 +65,7 @@ def nothing_left_behind() -> Iterator[None]:
     yield
     eventually(lambda: _holdings() <= before, SETTLE_S)
     left = sorted(_holdings() - before)
-    assert not left, f"left behind: {left}"
+    assert not left, f"left behind: {left}\n{_unix_sockets(left)}"
 
 
 def _holdings() -> set[str]:
@@ -80,6 +80,13 @@ def _holdings() -> set[str]:
         if not target.startswith(("anon_inode:", "/dev/", "/proc/")):
             held.add(f"fd {fd} {target}")
     return held
+
+
+def _unix_sockets(left: list[str]) -> str:
+    """Return the kernel's lines of the sockets among what was left: state and path."""
+    inodes = {what.split("socket:[")[1].rstrip("]") for what in left if "socket:[" in what}
+    with open("/proc/net/unix") as table:
+        return "".join(line for line in table if line.split()[6:7][0] in inodes)
 
 
 def _children() -> list[str]:
