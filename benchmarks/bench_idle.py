@@ -25,10 +25,11 @@ from tokenpipe.bench.cpu import cpu_s
 from tokenpipe.bench.summary import machine as describe_machine
 from tokenpipe.client import AsyncClient
 from tokenpipe.engine import Scheduler
+from tokenpipe.events import RankUp
 from tokenpipe.pipeline import Pipeline
 from tokenpipe.supervisor import ChildSpec, Supervisor
 from tokenpipe.topology import Topology
-from tokenpipe.types import RankUp, SamplingParams
+from tokenpipe.types import SamplingParams
 
 from .launch import START_S, Side, until
 from .machine import settle

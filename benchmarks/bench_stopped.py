@@ -24,10 +24,11 @@ from rich.console import Console
 from tokenpipe.bench.checker import Checker
 from tokenpipe.bench.summary import machine as describe_machine
 from tokenpipe.client import Client
+from tokenpipe.events import Event, RankUp, Submitted
 from tokenpipe.pipeline import Pipeline
 from tokenpipe.runners import Publisher
 from tokenpipe.topology import Topology
-from tokenpipe.types import Event, RankUp, SamplingParams, Submitted
+from tokenpipe.types import SamplingParams
 
 from .fanout import check_columns
 from .launch import START_S, Side, until

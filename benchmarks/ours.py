@@ -13,10 +13,11 @@ import numpy as np
 from tokenpipe.bench.checker import Checker
 from tokenpipe.bench.cpu import Meter, cpu_s
 from tokenpipe.client import AsyncClient, Client
+from tokenpipe.events import RankUp, Submitted
 from tokenpipe.pipeline import Pipeline
 from tokenpipe.runners import Publisher
 from tokenpipe.topology import Topology
-from tokenpipe.types import RankUp, Request, SamplingParams, Submitted
+from tokenpipe.types import Request, SamplingParams
 
 from .fanout import Recorder, check_columns
 from .launch import START_S, Side, summarise, until

@@ -25,6 +25,22 @@ from tokenpipe.errors import (
     StartupError,
     TokenpipeError,
 )
+from tokenpipe.events import (
+    Aborted,
+    AbortRequested,
+    ClientLost,
+    Event,
+    Finished,
+    Mismatch,
+    PrefillDone,
+    ProcessorLost,
+    ProcessorUp,
+    RankLost,
+    RankUp,
+    Released,
+    Rescheduled,
+    Submitted,
+)
 from tokenpipe.pipeline import Pipeline
 from tokenpipe.runners import (
     CPUModelRunner,
@@ -43,27 +59,13 @@ from tokenpipe.runners import (
 )
 from tokenpipe.topology import Topology
 from tokenpipe.types import (
-    Aborted,
-    AbortRequested,
-    ClientLost,
-    Event,
-    Finished,
     FinishReason,
-    Mismatch,
-    PrefillDone,
-    ProcessorLost,
-    ProcessorUp,
-    RankLost,
-    RankUp,
-    Released,
     Request,
     RequestOutput,
     RequestOutputKind,
-    Rescheduled,
     RescheduleReason,
     RowStatus,
     SamplingParams,
-    Submitted,
     TokenLogprobs,
     Usage,
     make_handle,

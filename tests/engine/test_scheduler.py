@@ -18,20 +18,22 @@ import pytest
 from tokenpipe.bench.batch import Batch
 from tokenpipe.bench.oracle import sequence
 from tokenpipe.engine.scheduler import Scheduler
-from tokenpipe.types import (
+from tokenpipe.events import (
     Aborted,
     AbortRequested,
     Event,
     Finished,
-    FinishReason,
     RankLost,
     RankUp,
     Released,
-    Request,
     Rescheduled,
+    Submitted,
+)
+from tokenpipe.types import (
+    FinishReason,
+    Request,
     RescheduleReason,
     SamplingParams,
-    Submitted,
     make_handle,
 )
 from tokenpipe.wire import StepPlan

@@ -5,6 +5,14 @@ from __future__ import annotations
 import pytest
 
 from tests.pipeline.test_book import book_with
+from tokenpipe.events import (
+    Aborted,
+    Finished,
+    Mismatch,
+    PrefillDone,
+    Released,
+    Rescheduled,
+)
 from tokenpipe.pipeline.final_rows import (
     ERROR_BYTES,
     ROWS_PER_FRAME,
@@ -14,16 +22,7 @@ from tokenpipe.pipeline.final_rows import (
     pack_final_rows,
 )
 from tokenpipe.pipeline.outcomes import Outcomes
-from tokenpipe.types import (
-    Aborted,
-    Finished,
-    FinishReason,
-    Mismatch,
-    PrefillDone,
-    Released,
-    Rescheduled,
-    RescheduleReason,
-)
+from tokenpipe.types import FinishReason, RescheduleReason
 from tokenpipe.wire import (
     Counters,
     HandleAborted,

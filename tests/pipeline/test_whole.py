@@ -34,7 +34,7 @@ from tokenpipe import (
 from tokenpipe.bench.options import Options
 from tokenpipe.bench.run import run
 from tokenpipe.errors import LaneLost
-from tokenpipe.types import Event
+from tokenpipe.events import Event
 
 
 def serve_until(

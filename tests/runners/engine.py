@@ -34,9 +34,9 @@ from tokenpipe import (
     Submitted,
     Topology,
 )
+from tokenpipe.events import Event
 from tokenpipe.runners import ModelRunner, Row, Sampled, runner_for
 from tokenpipe.runners.probe import ProbeModel
-from tokenpipe.types import Event
 
 
 class Counted:

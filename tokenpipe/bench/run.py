@@ -14,10 +14,10 @@ from typing import Any
 
 from tokenpipe.engine import Scheduler
 from tokenpipe.errors import StartupError, TokenpipeError
+from tokenpipe.events import Event, ProcessorLost, RankUp
 from tokenpipe.pipeline import Pipeline
 from tokenpipe.supervisor import Child, ChildSpec, Supervisor
 from tokenpipe.topology import Topology
-from tokenpipe.types import Event, ProcessorLost, RankUp
 
 from . import traces
 from .consumer import NEVER, Work

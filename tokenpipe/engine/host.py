@@ -13,12 +13,19 @@ from types import TracebackType
 from typing_extensions import Self
 
 from tokenpipe.errors import StartupError, TokenpipeError
+from tokenpipe.events import (
+    Event,
+    Mismatch,
+    ProcessorLost,
+    ProcessorUp,
+    RankLost,
+    RankUp,
+)
 from tokenpipe.logs import RateLimit
 from tokenpipe.pipeline import Pipeline
 from tokenpipe.pulse import Pulse
 from tokenpipe.supervisor import Budget, Child, ChildSpec, Died, Supervisor
 from tokenpipe.topology import Topology
-from tokenpipe.types import Event, Mismatch, ProcessorLost, ProcessorUp, RankLost, RankUp
 
 from .health import HEALTH_S, Health, HealthWriter
 from .interface import EngineSpec

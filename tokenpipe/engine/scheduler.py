@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from itertools import count
 from typing import Protocol
 
-from tokenpipe.types import (
+from tokenpipe.events import (
     Aborted,
     AbortRequested,
     Event,
@@ -25,10 +25,10 @@ from tokenpipe.types import (
     RankLost,
     RankUp,
     Released,
-    Request,
     Rescheduled,
     Submitted,
 )
+from tokenpipe.types import Request
 from tokenpipe.wire import StepBind, StepPlan
 
 NO_RANK = "unavailable: no worker is up"

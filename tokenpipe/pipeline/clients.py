@@ -4,9 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 
+from tokenpipe.events import (
+    AbortRequested,
+    ClientLost,
+    Event,
+    Submitted,
+)
 from tokenpipe.topology import Topology
 from tokenpipe.transport import Instance, Peer, Waiter
-from tokenpipe.types import AbortRequested, ClientLost, Event, Request, Submitted
+from tokenpipe.types import Request
 from tokenpipe.wire import CloseClient, GiveUp, Message, OpenClient, Submit
 
 from .book import Book

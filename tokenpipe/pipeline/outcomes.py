@@ -4,17 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 
-from tokenpipe.types import (
-    FINISH_CODES,
+from tokenpipe.events import (
     Aborted,
     Event,
     Finished,
-    FinishReason,
     Mismatch,
     PrefillDone,
     Released,
-    Request,
     Rescheduled,
+)
+from tokenpipe.types import (
+    FINISH_CODES,
+    FinishReason,
+    Request,
     RescheduleReason,
     split_handle,
 )

@@ -9,6 +9,13 @@ from contextlib import ExitStack
 from types import TracebackType
 
 from tokenpipe.errors import LaneClosed, ProcessorFailed, StartupError, TokenpipeError
+from tokenpipe.events import (
+    Event,
+    ProcessorLost,
+    ProcessorUp,
+    RankLost,
+    RankUp,
+)
 from tokenpipe.plan import plan
 from tokenpipe.runners import StepLane
 from tokenpipe.supervisor import Supervisor
@@ -21,14 +28,7 @@ from tokenpipe.transport import (
     Waiter,
     new_incarnation,
 )
-from tokenpipe.types import (
-    Event,
-    ProcessorLost,
-    ProcessorUp,
-    RankLost,
-    RankUp,
-    Request,
-)
+from tokenpipe.types import Request
 from tokenpipe.wire import CloseClient, Message, OpenClient, OpenRank, RankClosed, RankOpened
 
 from .book import Book, Entry
