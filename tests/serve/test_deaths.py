@@ -16,7 +16,7 @@ import openai
 import pytest
 
 from tests.conftest import eventually
-from tests.serve.running import Running, descendants, gone
+from tests.serve.running import HELD, Running, descendants, gone
 from tests.serve.test_start import sweep
 from tests.serve.test_stop import Caller
 
@@ -60,32 +60,51 @@ def all_hear_of_it(callers: list[Caller], died: float) -> None:
 
 @pytest.mark.case("B45")
 @pytest.mark.case("B47")
-@pytest.mark.parametrize("title", ["tp:worker 0.0", "tp:processor 0", "tp:engine 0"])
+@pytest.mark.parametrize(
+    ("title", "module", "named"),
+    [
+        ("tp:worker 0.0", "tokenpipe.engine.worker", "worker 0.0"),
+        ("tp:processor 0", "tokenpipe.processor", "rank 0"),
+        ("tp:engine 0", "tokenpipe.engine", "api 0"),
+    ],
+)
 def test_death_ends_streams_turns_red_and_green_again(
-    tmp_path: Path, runtime_dir: Path, title: str
+    tmp_path: Path, runtime_dir: Path, title: str, module: str, named: str
 ) -> None:
-    with Running(tmp_path, runtime_dir, policies=RESTART) as server:
-        every = callers = open_streams(server, 10)
+    """One DP rank, so there is nowhere to go; what died is held back until all has been seen."""
+    (tmp_path / "sitecustomize.py").write_text(HELD.format(module=module))
+    arguments = ("--engine-arg", "rate=10")
+    with Running(tmp_path, runtime_dir, *arguments, policies=RESTART) as server:
+        callers = open_streams(server, 50)
         api, victim = server.pid("tp:api 0"), server.pid(title)
         died = time.monotonic()
         os.kill(victim, signal.SIGKILL)
-        if title == "tp:worker 0.0":
-            # A worker that is back before its loss is noticed takes its requests on: nobody hears.
-            assert eventually(lambda: server.pids(title) not in ([], [victim]), 30.0)
-            callers = [caller for caller in callers if not goes_on(caller)]
         all_hear_of_it(callers, died)
-        refused = server.post("/v1/completions", {"prompt": [1]})
-        if not server.is_ready():
-            assert refused.status_code == 503, refused.text
-            assert refused.headers["retry-after"] == "1"
-        # What /ready says may be a quarter of a second old: calls tell when all is back.
+        assert {caller.error["type"] for caller in callers} == {"service_unavailable"}
+        assert eventually(server.is_down, NOTICED_S), server.ready()
+        assert named in server.ready()["problems"], server.ready()
+        (tmp_path / "go").touch()
         assert eventually(lambda: healed(server, victim), 30.0), server.ready()
         assert eventually(server.is_ready, 30.0), server.ready()
         assert server.pid("tp:api 0") == api and server.pid(title) != victim
-        server.stop()
-        for caller in every:
-            caller.join(20)
     assert server.process.returncode == 0
+
+
+@pytest.mark.case("B45")
+def test_ranks_of_another_processor_go_on(tmp_path: Path, runtime_dir: Path) -> None:
+    keys: dict[str, Any] = {"data_parallel_size": 2, "processors": {"count": 2}}
+    with Running(tmp_path, runtime_dir, policies=RESTART, **keys) as server:
+        callers = [Caller(server, 150) for _ in range(50)]
+        assert eventually(lambda: all(caller.tokens for caller in callers), 20.0)
+        died = time.monotonic()
+        os.kill(server.pid("tp:processor 0"), signal.SIGKILL)
+        for caller in callers:
+            caller.join(30)
+        lost = [caller for caller in callers if not caller.done]
+        assert 0 < len(lost) < 50
+        all_hear_of_it(lost, died)
+        assert all(caller.tokens == 150 for caller in callers if caller.done)
+        assert eventually(server.is_ready, 30.0)
 
 
 @pytest.mark.case("B45")
@@ -144,17 +163,27 @@ def test_policy_that_gives_up_says_so(
 
 
 @pytest.mark.case("B45")
-def test_stopped_worker_is_reported_by_name(tmp_path: Path, runtime_dir: Path) -> None:
-    with Running(tmp_path, runtime_dir, timeouts={"stuck_s": 1.0}) as server:
-        worker = server.pid("tp:worker 0.0")
-        os.kill(worker, signal.SIGSTOP)
+@pytest.mark.parametrize("hop", ["worker 0.0", "processor 0", pytest.param("engine 0", marks=soak)])
+def test_stopped_process_is_reported_by_name_and_can_go_on(
+    tmp_path: Path, runtime_dir: Path, hop: str
+) -> None:
+    arguments = ("--engine-arg", "rate=10")
+    keys = {"timeouts": {"stuck_s": 1.0}, "api": {"timeout_graceful_shutdown": 0.5}}
+    with Running(tmp_path, runtime_dir, *arguments, **keys) as server:
+        callers = open_streams(server, 50)
+        stopped = server.pid(f"tp:{hop}")
+        os.kill(stopped, signal.SIGSTOP)
         try:
-            assert eventually(lambda: "worker 0.0" in server.ready()["problems"])
-            assert "no sign of life" in server.ready()["problems"]["worker 0.0"]
-            assert server.pid("tp:worker 0.0") == worker
+            assert eventually(lambda: hop in server.ready()["problems"]), server.ready()
+            assert "no sign of life" in server.ready()["problems"][hop]
+            assert server.pid(f"tp:{hop}") == stopped
         finally:
-            os.kill(worker, signal.SIGCONT)
-        assert eventually(server.is_ready)
+            os.kill(stopped, signal.SIGCONT)
+        assert eventually(server.is_ready), server.ready()
+        assert all(goes_on(caller) for caller in callers)
+        server.stop()
+        for caller in callers:
+            caller.join(20)
 
 
 @pytest.mark.case("B45")
