@@ -58,10 +58,12 @@ class EngineThread(threading.Thread):
         self.join()
 
 
-async def answer(client: AsyncClient, chat: Chat, messages: list[dict[str, str]]) -> str:
+async def answer(
+    client: AsyncClient, chat: Chat, messages: list[dict[str, str]], temperature: float
+) -> str:
     """Stream one answer to the terminal and return it."""
     prompt = chat.prompt(messages)
-    params = SamplingParams(max_tokens=MAX_TOKENS, temperature=0.2, top_p=0.9)
+    params = SamplingParams(max_tokens=MAX_TOKENS, temperature=temperature, top_p=0.9)
     said = list[str]()
     async for output in client.generate(prompt, params):
         said.append(output.text)
@@ -72,7 +74,7 @@ async def answer(client: AsyncClient, chat: Chat, messages: list[dict[str, str]]
     return "".join(said)
 
 
-async def talk(endpoint: str, chat: Chat, questions: list[str]) -> None:
+async def talk(endpoint: str, chat: Chat, questions: list[str], temperature: float) -> None:
     """Answer the questions that were given, or those that are typed."""
     messages: list[dict[str, str]] = []
     async with AsyncClient(endpoint, name="chat") as client:
@@ -87,7 +89,8 @@ async def talk(endpoint: str, chat: Chat, questions: list[str]) -> None:
             if not question:
                 return
             messages.append({"role": "user", "content": question})
-            messages.append({"role": "assistant", "content": await answer(client, chat, messages)})
+            said = await answer(client, chat, messages, temperature)
+            messages.append({"role": "assistant", "content": said})
             while len(chat.prompt(messages)) > Options.room - MAX_TOKENS - 64:
                 del messages[:2]  # the oldest turn makes room
 
@@ -104,11 +107,12 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("question", nargs="*", help="ask this and end; else type, Ctrl-D ends")
     parser.add_argument("--dp", type=int, default=1, help="data-parallel ranks")
+    parser.add_argument("--temperature", type=float, default=0.2, help="0 is greedy")
     args = parser.parse_args()
     print("Unpacking the weights once and starting the engine ...", flush=True)
     engine = EngineThread(Options(dp=args.dp))
     try:
-        asyncio.run(talk(engine.wait_up(), Chat(), args.question))
+        asyncio.run(talk(engine.wait_up(), Chat(), args.question, args.temperature))
     except KeyboardInterrupt:
         print()
     finally:

@@ -5,6 +5,12 @@ from __future__ import annotations
 import gc
 import importlib.util
 import json
+import os
+import select
+import signal
+import subprocess
+import sys
+import time
 import warnings
 from pathlib import Path
 from typing import Any
@@ -243,6 +249,59 @@ def test_it_speaks(tmp_path: Path, runtime_dir: Path) -> None:
         engine.end()
     assert chat.text(crowd.tokens[0]) == "The capital of France is Paris."
     assert "".join(out.text for out in crowd.outputs[0]) == "The capital of France is Paris."
+
+
+class Terminal:
+    """What somebody who types into a program sees; it must end by itself."""
+
+    def __init__(self, *command: str) -> None:
+        self._mine, theirs = os.openpty()
+        cwd = Path(__file__).parents[2]
+        try:
+            self.process = subprocess.Popen(
+                command, stdin=theirs, stdout=theirs, stderr=theirs, cwd=cwd, start_new_session=True
+            )
+        finally:
+            os.close(theirs)
+        self.pieces: list[str] = []
+
+    def read_until(self, what: str, timeout_s: float = 120.0) -> str:
+        """Return what was printed up to there, the end of a prompt for one."""
+        deadline, self.pieces = time.monotonic() + timeout_s, []
+        while not (seen := "".join(self.pieces).replace("\r\n", "\n")).endswith(what):
+            left = max(0.0, deadline - time.monotonic())
+            assert select.select([self._mine], [], [], left)[0], f"no {what!r} in {seen!r}"
+            self.pieces.append(os.read(self._mine, 4096).decode())
+        return seen
+
+    def type(self, text: str) -> None:
+        os.write(self._mine, text.encode())
+
+    def __enter__(self) -> Terminal:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self.process.poll() is None:
+            os.killpg(self.process.pid, signal.SIGKILL)
+        self.process.wait()
+        os.close(self._mine)
+
+
+@real
+@pytest.mark.timeout(240)
+def test_it_chats_in_a_terminal() -> None:
+    """What `make demo` runs; the answer comes in pieces, and the second knows the first."""
+    command = [sys.executable, "-W", "ignore", "-m", "examples.smollm2.chat", "--temperature", "0"]
+    with Terminal(*command) as terminal:
+        terminal.read_until("> ")
+        terminal.type("What is the capital of France?\n")
+        said = terminal.read_until("\n> ")
+        assert "The capital of France is Paris." in said
+        assert len(terminal.pieces) > 4
+        terminal.type("And of Italy?\n")
+        assert "Rome" in terminal.read_until("\n> ")
+        terminal.type("\x04")  # Ctrl-D
+        assert terminal.process.wait(30) == 0
 
 
 @pytest.fixture(autouse=True)
