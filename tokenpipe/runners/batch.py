@@ -16,15 +16,21 @@ from .model import I64, Row
 class Company:
     """The rows that decode together, step after step, until one leaves or another joins.
 
-    A step over it costs an array addition, whatever its size: rows are settled when it ends.
+    A step over it costs a count, whatever its size: rows are settled when it ends.
     """
 
     def __init__(self, rows: Sequence[Row] = ()) -> None:
         self.rows = list(rows)
         self.handles: I64 = np.array([row.handle for row in rows], np.int64)
-        self.lengths: I64 = np.array([row.length for row in rows], np.int64)
-        self._steps = 0
+        self._lengths: I64 = np.array([row.length for row in rows], np.int64)  # as of its begin
+        self._taken = 0  # steps since its begin
+        self._steps = 0  # of these, not yet written into the rows
         self._lasts = min((row.left for row in rows), default=0)
+
+    @property
+    def lengths(self) -> I64:
+        """Return a new int64 [rows], tokens of each sequence."""
+        return self._lengths + self._taken
 
     @property
     def over(self) -> bool:
@@ -33,7 +39,7 @@ class Company:
 
     def advance(self) -> None:
         """Count one token for each row."""
-        self.lengths = self.lengths + 1  # a new array: the model may hold the old one
+        self._taken += 1
         self._steps += 1
 
     def settle(self) -> None:
@@ -100,6 +106,13 @@ class RunnerBatch:
                 self._company = Company(rows)
             self._changed = False
         return self._company
+
+    def steady(self) -> Company | None:
+        """Return the rows to decode where they are those of the step before and none is new."""
+        company = self._company
+        if self._fresh or self._changed or company.over or not company.rows:
+            return None
+        return company
 
     def join(self, rows: Iterable[Row]) -> None:
         """Let prefilled rows decode from the next step on."""

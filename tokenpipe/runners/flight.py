@@ -40,7 +40,7 @@ class Flight:
         self._columns: _Columns | None = None
         self._tokens: NDArray[Any] | None = None
         # One id a row and nothing beside it is what most steps are: they pay for nothing else.
-        self._plain = len(parts) == 1 and _is_plain(parts[0])
+        self._plain = len(parts) == 1 and is_plain(parts[0])
         if self._plain:
             self._copy = device.copy_off((parts[0].tokens,))
             return
@@ -90,8 +90,12 @@ class Flight:
         )
 
 
-def _is_plain(part: Sampled) -> bool:
-    return part.counts is None and part.logprobs is None and len(part.tokens.shape) == 1
+def is_plain(part: Any) -> bool:
+    """Whether a model's result is one id a row and nothing beside it."""
+    if type(part) is not Sampled:
+        return False
+    tokens, counts, logprobs = part
+    return counts is None and logprobs is None and tokens.ndim == 1
 
 
 class _Columns:

@@ -8,7 +8,7 @@ import numpy as np
 
 from tokenpipe.errors import RowsFailed
 
-from .batch import RunnerBatch
+from .batch import Company, RunnerBatch
 from .devices import Device
 from .flight import Flight
 from .model import I64, Model, Row, Sampled
@@ -30,18 +30,30 @@ class Launcher:
         """Forget what the newest step sampled."""
         self._last, self._last_rows = None, []
 
-    def launch(self, step: int, batch: RunnerBatch) -> Flight:
-        """Run one step of the batch and start to copy what it gave."""
+    def decode(self, company: Company) -> Any:
+        """Run one step of rows that are not new; returns what the model does."""
+        if self._last is None:
+            return self._model.decode(company.rows, None, None)
+        part = self._model.decode(company.rows, self._fed(company.rows), company.lengths)
+        if isinstance(part, Sampled):
+            self.forget()
+        return part
+
+    def launch(self, step: int, batch: RunnerBatch, tried: Any = None) -> Flight:
+        """Run one step of the batch and start to copy what it gave.
+
+        `tried` is what `decode` of the batch's company gave or raised, where it was called.
+        """
         company, failed = batch.company(), list[int]()
         parts: list[Any] = []
         while company.rows:
-            fed = None if self._last is None else self._fed(company.rows)
             try:
-                parts.append(
-                    self._model.decode(company.rows, fed, None if fed is None else company.lengths)
-                )
+                if isinstance(tried, RowsFailed):
+                    raise tried
+                parts.append(self.decode(company) if tried is None else tried)
                 break
             except RowsFailed as error:
+                tried = None
                 failed += _end(company.rows, error)
                 batch.leave()
                 company = batch.company()

@@ -9,21 +9,22 @@ from __future__ import annotations
 import time
 from collections import deque
 from collections.abc import Callable, Iterable
-from typing import ClassVar, Protocol
+from typing import Any, ClassVar, NoReturn, Protocol
 
 from tokenpipe.errors import (
     ConfigError,
     FrameTooLarge,
     LaneError,
     LaneLost,
+    RowsFailed,
     RunnerFailed,
     TokenpipeError,
 )
 from tokenpipe.wire import StepBind, StepPlan
 
-from .batch import RunnerBatch
+from .batch import Company, RunnerBatch
 from .devices import FACTS, Device, DeviceCalls, DeviceFacts, PaddleCalls
-from .flight import Flight, RankPublishes
+from .flight import Flight, RankPublishes, is_plain
 from .framework import load_paddle
 from .launcher import Launcher
 from .model import Model
@@ -75,6 +76,7 @@ class ModelRunner:
         self.steps = 0  # the number of the newest step
         self.stopped = False  # set it to end `run`
         self._pub = publisher
+        self._at_once = not (self.depth or self.facts().asynchronous)
         self._batch = RunnerBatch(model.free)
         self._launcher = Launcher(paddle, model, self.device)
         self._flights: deque[Flight] = deque()
@@ -116,19 +118,20 @@ class ModelRunner:
         the lane raises (`LaneFull`, `LaneLost`) leaves the step to be published by the next call.
         Raises `RunnerFailed` once the model or the device failed; the rank was reported then.
         """
+        tried = None
+        if self._at_once and not (self._flights or self._drained or self._failed):
+            company = self._batch.steady()
+            if company is not None:
+                tried = self._step_at_once(company)
+                if tried is None:
+                    return True
         self._publish_down_to(self.depth)
         if not self._batch.due:
             self.flush()
             return False
         if self._drained and self.depth:
             self._publish_markers()  # no step in flight to ride on: they wait for no forward
-        try:
-            flight = self._launcher.launch(self.steps + 1, self._batch)
-        except Exception as error:
-            raise self._give_up(error) from error
-        self.steps += 1
-        flight.drained, self._drained = self._drained, []
-        self._flights.append(flight)
+        self._launch(tried)
         self._publish_down_to(self.depth)
         return True
 
@@ -183,6 +186,44 @@ class ModelRunner:
         warm_up(self._launcher, self.model, self.device, rows, tokens, steps)
         return time.monotonic() - began
 
+    # --- launching ---
+
+    def _launch(self, tried: Any = None) -> None:
+        try:
+            flight = self._launcher.launch(self.steps + 1, self._batch, tried)
+        except Exception as error:
+            raise self._give_up(error) from error
+        self.steps += 1
+        flight.drained, self._drained = self._drained, []
+        self._flights.append(flight)
+
+    def _step_at_once(self, company: Company) -> Any:
+        """Decode, and publish out of the model's own buffer, what most steps on a CPU are.
+
+        The rows of the step before, one id each, nothing in flight: that needs no copy and no
+        `Flight`, whose bytecodes cost as much as the publishing where a forward has just emptied
+        the caches. Returns None, or what the decode gave or raised, for `_launch` to go on from.
+        """
+        try:
+            part = self._launcher.decode(company)
+            if not is_plain(part):
+                return part
+            tokens = self.device.read(part.tokens)
+        except RowsFailed as error:
+            return error
+        except Exception as error:
+            raise self._give_up(error) from error
+        try:
+            self._pub.publish(self.steps + 1, company.handles, tokens)
+        except LaneError as error:
+            self._launch(part)  # now it is copied, and kept to be published by the next call
+            self._refuse(error)
+        except Exception as error:
+            raise self._give_up(error) from error
+        self.steps += 1
+        company.advance()
+        return None
+
     # --- publishing ---
 
     def _unless_lost(self, act: Callable[[], object]) -> None:
@@ -202,9 +243,7 @@ class ModelRunner:
         try:
             flight.publish(self._pub)
         except LaneError as error:
-            if isinstance(error, FrameTooLarge):  # however often it is tried
-                raise self._give_up(error) from error
-            raise
+            self._refuse(error)
         except Exception as error:
             raise self._give_up(error) from error
         if not flight.counted:
@@ -213,6 +252,11 @@ class ModelRunner:
                 row.produced += count
             if any(row.left <= 0 for row in flight.rows):
                 self._batch.leave()
+
+    def _refuse(self, error: LaneError) -> NoReturn:
+        if isinstance(error, FrameTooLarge):  # however often it is tried
+            raise self._give_up(error) from error
+        raise error
 
     def _publish_markers(self) -> None:
         self._pub.publish(self.steps + 1, [], [], drained=self._drained)
