@@ -304,9 +304,7 @@ def test_a_device_that_fails_hands_its_requests_back_with_the_reason(runtime_dir
         engine.plan(0, [bind_of(engine, 0, 0)])
         for _ in range(3):
             engine.plan(0)
-        engine.until(
-            lambda: sum("publish" in call for call in calls[0].log) >= 0 and len(calls[0].log) > 12
-        )
+        engine.until(lambda: calls and len(calls[0].log) > 12)
         calls[0].fail = "wait"
         engine.plan(0)
         engine.until(lambda: engine.seen(RankLost) and engine.seen(Rescheduled))

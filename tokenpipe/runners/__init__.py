@@ -6,11 +6,11 @@
 from .arrays import StepLogprobs
 from .faces import PlanLane, Publishes
 from .model import Model, Row, Sampled
-from .model_runner import (
+from .model_runner import ModelRunner
+from .platforms import (
     CPUModelRunner,
     GPUModelRunner,
     MetaxModelRunner,
-    ModelRunner,
     XPUModelRunner,
     runner_for,
 )

@@ -162,7 +162,7 @@ class Device:
 
     def read(self, tensor: Any) -> Array:
         """Return the values of what lies on the host; they may be the tensor's own memory."""
-        return tensor if isinstance(tensor, np.ndarray) else self._calls.read(tensor)
+        return tensor if type(tensor) is np.ndarray else self._calls.read(tensor)
 
     def copy_off(self, tensors: Sequence[Any]) -> HostCopy:
         """Start to copy results to the host."""

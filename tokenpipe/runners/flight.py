@@ -90,12 +90,14 @@ class Flight:
         )
 
 
-def is_plain(part: Any) -> bool:
+def is_plain(part: Sampled) -> bool:
     """Whether a model's result is one id a row and nothing beside it."""
-    if type(part) is not Sampled:
-        return False
-    tokens, counts, logprobs = part
-    return counts is None and logprobs is None and tokens.ndim == 1
+    return are_ids(part) and len(part.tokens.shape) == 1
+
+
+def are_ids(part: Any) -> bool:
+    """Whether a model's result is ids and nothing beside them."""
+    return type(part) is Sampled and part.counts is None and part.logprobs is None
 
 
 class _Columns:

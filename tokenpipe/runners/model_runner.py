@@ -24,7 +24,7 @@ from tokenpipe.wire import StepBind, StepPlan
 
 from .batch import Company, RunnerBatch
 from .devices import FACTS, Device, DeviceCalls, DeviceFacts, PaddleCalls
-from .flight import Flight, RankPublishes, is_plain
+from .flight import Flight, RankPublishes, are_ids
 from .framework import load_paddle
 from .launcher import Launcher
 from .model import Model
@@ -206,9 +206,13 @@ class ModelRunner:
         """
         try:
             part = self._launcher.decode(company)
-            if not is_plain(part):
+            if not are_ids(part):
                 return part
             tokens = self.device.read(part.tokens)
+            if (
+                tokens.ndim != 1
+            ):  # asked of the array: Paddle's own `ndim` costs as much as all this
+                return part
         except RowsFailed as error:
             return error
         except Exception as error:
@@ -270,41 +274,3 @@ class ModelRunner:
         self._flights.clear()
         self._pub.fail(what)
         return self._failed
-
-
-class CPUModelRunner(ModelRunner):
-    """Runs on the CPU, where a launch returns when it is done: depth 0 unless asked otherwise."""
-
-    platform = "cpu"
-
-
-class GPUModelRunner(ModelRunner):
-    """Runs on an NVIDIA GPU; copies go to page-locked memory."""
-
-    platform = "gpu"
-
-
-class XPUModelRunner(ModelRunner):
-    """Runs on a Kunlun XPU."""
-
-    platform = "xpu"
-
-
-class MetaxModelRunner(ModelRunner):
-    """Runs on a Metax GPU, a custom device of Paddle's."""
-
-    platform = "metax_gpu"
-
-
-_RUNNERS = {
-    runner.platform: runner
-    for runner in (CPUModelRunner, GPUModelRunner, XPUModelRunner, MetaxModelRunner)
-}
-
-
-def runner_for(platform: str) -> type[ModelRunner]:
-    """Return the runner of a platform as the topology names it."""
-    try:
-        return _RUNNERS[platform]
-    except KeyError:
-        raise ConfigError(f"no runner for {platform!r}: one of {', '.join(_RUNNERS)}") from None

@@ -25,7 +25,8 @@ from tokenpipe.wire import StepBind, StepFrame
 from .arrays import as_array, logprob_columns
 from .devices import FACTS
 from .framework import load_paddle
-from .model_runner import ModelRunner, runner_for
+from .model_runner import ModelRunner
+from .platforms import runner_for
 from .probe import ProbeModel
 
 GREEDY = SamplingParams(temperature=0.0, max_tokens=1 << 30)

@@ -1,0 +1,142 @@
+"""A CPU runner's steady step: published out of the model's own buffer, and what ends that."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tests.runners.rig import LoggedModel, Rig, bind, handle
+from tokenpipe.errors import FrameTooLarge, LaneFull, RowsFailed, RunnerFailed
+from tokenpipe.runners import CPUModelRunner, Row, Sampled
+
+pytestmark = pytest.mark.usefixtures("paddle")
+
+
+class Counter:
+    """Samples 10 x slot + step into one buffer that it fills again each time."""
+
+    def __init__(self) -> None:
+        self.buffer = np.zeros(8, np.int64)
+        self.steps = 0
+        self.refuse: set[int] = set()
+        self.wide_at = 0
+
+    def prefill(self, rows: Sequence[Row]) -> Sampled:
+        return Sampled(np.array([10 * row.slot for row in rows]))
+
+    def decode(self, rows: Sequence[Row], last: Any, lengths: Any) -> Sampled:
+        assert last is None and lengths is None
+        if self.refuse & {row.handle for row in rows}:
+            raise RowsFailed(self.refuse, "out of cache")
+        self.steps += 1
+        tokens = self.buffer[: len(rows)]
+        tokens[:] = [10 * row.slot + self.steps for row in rows]
+        return Sampled(tokens[:, None] if self.steps == self.wide_at else tokens)
+
+    def free(self, row: Row) -> None:
+        pass
+
+
+def started(slots: int = 2, tokens: int = 1000) -> tuple[Rig, Counter, CPUModelRunner]:
+    rig, model = Rig.of("cpu", 0), Counter()
+    runner = CPUModelRunner(model, rig.pub, calls=rig.calls)
+    runner.change([bind(slot, tokens=tokens) for slot in range(slots)])
+    runner.step()
+    return rig, model, runner
+
+
+def told(slot: int, steps: int) -> list[int]:
+    return [10 * slot + step for step in range(steps + 1)]
+
+
+def test_nothing_is_copied_while_nothing_changes(monkeypatch: pytest.MonkeyPatch) -> None:
+    rig, model, runner = started()
+    given: list[Any] = []
+    publish = rig.pub.publish
+    monkeypatch.setattr(
+        rig.pub, "publish", lambda *args, **more: (given.append(args[2]), publish(*args, **more))
+    )
+    for _ in range(5):
+        runner.step()
+    assert all(np.shares_memory(tokens, model.buffer) for tokens in given) and len(given) == 5
+    assert rig.pub.tokens == {handle(slot): told(slot, 5) for slot in range(2)}
+    assert [step.step for step in rig.pub.steps] == [1, 2, 3, 4, 5, 6]
+
+
+def test_what_a_full_lane_refuses_is_kept_though_the_buffer_is_filled_again() -> None:
+    rig, model, runner = started()
+    runner.step()
+    for _ in range(3):
+        rig.pub.refuse = LaneFull("full")
+        with pytest.raises(LaneFull):
+            runner.step()
+        model.buffer[:] = -7
+    runner.step()
+    assert rig.pub.tokens == {handle(slot): told(slot, 3) for slot in range(2)}
+    assert model.steps == 3, "a step ran while one was not published"
+
+
+def test_a_frame_that_no_lane_can_carry_fails_the_rank_at_once() -> None:
+    rig, _, runner = started()
+    rig.pub.refuse = FrameTooLarge("larger than the bound")
+    with pytest.raises(RunnerFailed, match="larger than the bound"):
+        runner.step()
+    assert rig.pub.failed
+
+
+def test_rows_that_the_model_gives_up_end_and_the_others_go_on() -> None:
+    rig, model, runner = started(3)
+    runner.step()
+    model.refuse = {handle(1)}
+    for _ in range(3):
+        runner.step()
+    assert rig.pub.errors == [handle(1)]
+    assert rig.pub.tokens[handle(0)] == told(0, 4)
+    assert rig.pub.tokens[handle(1)] == told(1, 1)
+    assert model.steps == 4 and not rig.pub.failed
+
+
+def test_another_shape_takes_the_long_way_and_back() -> None:
+    rig, model, runner = started()
+    model.wide_at = 3
+    for _ in range(6):
+        runner.step()
+    assert model.steps == 6
+    assert rig.pub.tokens == {handle(slot): told(slot, 6) for slot in range(2)}
+
+
+def test_markers_and_newcomers_are_taken_in_between() -> None:
+    rig, _, runner = started(2, tokens=5)
+    runner.step()
+    runner.change([bind(2, tokens=3)], [handle(0)])
+    for _ in range(6):
+        runner.step()
+    assert rig.pub.drained == [handle(0)]
+    assert len(rig.pub.tokens[handle(0)]) == 2
+    assert len(rig.pub.tokens[handle(1)]) == 5 and len(rig.pub.tokens[handle(2)]) == 3
+
+
+def test_a_model_may_go_over_from_logits_to_ids() -> None:
+    class Both(LoggedModel):
+        def decode(self, rows: Sequence[Row], last: Any, lengths: Any) -> Any:
+            logits = super().decode(rows, *self.fed(rows, last, lengths))
+            return logits if self.forwards < 4 else Sampled(logits.argmax(axis=-1))
+
+        def fed(self, rows: Sequence[Row], last: Any, lengths: Any) -> tuple[Any, Any]:
+            if self.forwards < 4:
+                return last, lengths
+            assert last is None and lengths is None, "its own ids are not fed back"
+            ids = [pub.tokens[row.handle] for row in rows]
+            tensor = self._paddle.to_tensor
+            return tensor([t[-1] for t in ids]), np.array([1 + len(t) for t in ids])
+
+    rig = Rig.of("cpu", 0)
+    pub, model = rig.pub, Both(rig.log)
+    runner = CPUModelRunner(model, pub, calls=rig.calls)
+    runner.change([bind(0, tokens=9)])
+    while runner.step():
+        pass
+    assert pub.tokens == {handle(0): model.expected((1,), 9)}
