@@ -10,6 +10,7 @@
 
 void tp_detok_init(tp_detok *d, const tp_vocab *v, int skip_special, int spaces) {
     memset(d, 0, sizeof *d);
+    d->begun = v->first == NULL;
     d->strip = v->strip;
     d->skip_special = skip_special != 0;
     d->spaces = spaces != 0;
@@ -85,13 +86,13 @@ size_t tp_detok_step(tp_detok *d, const tp_vocab *v, int32_t token, uint8_t *out
         }
         if (v->raw != NULL && d->added && !d->spaces) {
             word = &v->raw[token];
-        } else if (!d->begun && v->first != NULL) {
+        } else if (!d->begun) {
             word = &v->first[token];
         }
         d->added = (word->flags & TP_WORD_ADDED) != 0;
     } else {
         d->added = 0;
-        if (!d->begun && v->first != NULL) {
+        if (!d->begun) {
             word = &v->first[token];
         }
     }

@@ -7,7 +7,7 @@
 
 typedef struct tp_detok {
     uint8_t pending[3], count; /* the beginning of a character */
-    uint8_t begun;             /* a token was read: the next one is not the first */
+    uint8_t begun;             /* the next token is not the first, or reads the same if it is */
     uint8_t strip;             /* leading spaces that are still to be cut off */
     uint8_t added;             /* the last token was an added one */
     uint8_t skip_special, spaces;
@@ -21,6 +21,10 @@ static inline void tp_detok_continue(tp_detok *d) {
     d->begun = 1;
     d->strip = 0;
 }
+
+/* Whether a word that is TP_WORD_PLAIN reads as its bytes now, and nothing else of the state but
+ * `added` changes with it. */
+static inline int tp_detok_plain(const tp_detok *d) { return d->begun && !(d->count | d->strip); }
 
 /* The most bytes that a step with this token, and an end behind it, may write. */
 static inline size_t tp_detok_room(const tp_vocab *v, int32_t token) {

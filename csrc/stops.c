@@ -93,6 +93,7 @@ tp_result tp_stops_init(tp_stops *s, const uint8_t *text, const uint32_t *sizes,
     uint32_t nodes = 1;
     for (uint32_t i = 0; i < count; i++) {
         s->sizes[i] = sizes[i];
+        s->first |= UINT64_C(1) << (text[0] & 63);
         nodes = add(s, nodes, text, sizes[i], i);
         text += sizes[i];
     }

@@ -10,6 +10,7 @@
 typedef struct tp_stops {
     uint32_t count;
     uint32_t classes;       /* bytes that occur in a stop, and one for all others */
+    uint64_t first;         /* bit c % 64 of every byte c that begins a stop */
     uint32_t *rows;         /* a row a state: where each class leads, what is held, which ends */
     uint32_t *sizes;        /* of each stop, in bytes */
     uint8_t class_of[256];

@@ -64,8 +64,7 @@ enum tp_binding_flag {
     TP_B_PACED = 512    /* its client wants fewer outputs than there are rows */
 };
 #define TP_B_SLOW                                                                                  \
-    (TP_B_DRAINED | TP_B_PREFILL | TP_B_LOGPROBS | TP_B_MUTED | TP_B_LOST | TP_B_TEXT |       \
-     TP_B_PACED)
+    (TP_B_DRAINED | TP_B_PREFILL | TP_B_LOGPROBS | TP_B_MUTED | TP_B_LOST | TP_B_PACED)
 
 /* Logprobs of the unsent tokens of one binding, in their order. */
 typedef struct tp_tail {

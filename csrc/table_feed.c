@@ -77,8 +77,12 @@ static void feed_rows(tp_table *t, tp_rank *rank, const tp_step_view *v, int aga
         if (b != NULL && b->handle == handle && count == 1 && status == TP_ROW_OK && k < 0 &&
             !again) {
             const int32_t token = tp_load_i32(here.token_ids);
-            if (is_plain(t, b, position, token)) {
+            if (is_plain(t, b, position, token) &&
+                (!(b->flags & TP_B_TEXT) || tp_text_plain(b->text, t->vocab, token))) {
                 tp_client *c = &t->clients[b->client];
+                if (b->flags & TP_B_TEXT) {
+                    tp_text_charge(c, b->text);
+                }
                 b->tokens[b->total++] = token;
                 c->tokens++;
                 c->mono_ns = v->mono_ns;

@@ -9,35 +9,52 @@
 typedef struct packed {
     tp_space *s;
     tp_client *client;
-    uint64_t bytes, limit;
+    uint64_t bytes, limit, most; /* most: rows that there may be */
     uint32_t rows, tokens, entries, scored, error_bytes, text_bytes;
-    int counted, finished, stopped, with_k, with_text, strings, cached;
+    int counted, finished, stopped, with_k, with_text, strings, cached, erred;
 } packed;
 
-static void put_row(packed *p, tp_binding *b, uint32_t n, int32_t k) {
+/* Fills a column with its default, a byte over and over, before its first value that is none: so a
+ * row costs nothing in columns where all rows have the default. */
+static inline void begin(const packed *p, int *begun, void *column, int fill, size_t width) {
+    if (!*begun) {
+        memset(column, fill, p->most * width);
+        *begun = 1;
+    }
+}
+
+static void begin_counts(packed *p) {
+    for (uint64_t i = 0; i < p->most; i++) {
+        p->s->counts[i] = 1;
+    }
+    p->counted = 1;
+}
+
+static inline void begin_text(packed *p) {
+    if (!p->with_text) {
+        memset(p->s->text_len, 0, p->most * sizeof *p->s->text_len);
+        memset(p->s->text_offset, 0, p->most * sizeof *p->s->text_offset);
+        p->with_text = 1;
+    }
+}
+
+static inline void put_row(packed *p, tp_binding *b, uint32_t n) {
     tp_space *s = p->s;
-    s->keys[p->rows] = b->key;
-    s->counts[p->rows] = n;
-    s->offsets[p->rows] = b->sent;
-    s->finish[p->rows] = TP_FINISH_NONE;
-    s->stop_reason[p->rows] = -1;
-    s->lp_k[p->rows] = k;
-    s->error_len[p->rows] = 0;
-    if (p->cached) {
-        s->cached[p->rows] = 0;
-    }
-    if (p->with_text) {
-        s->text_len[p->rows] = s->text_offset[p->rows] = 0;
-        s->stop_string[p->rows] = -1;
-    }
-    p->counted |= n != 1;
+    const uint32_t row = p->rows++;
+    s->keys[row] = b->key;
+    s->offsets[row] = b->sent;
     if (n == 1) {
         s->token_ids[p->tokens] = b->tokens[b->sent];
     } else if (n > 0) {
         memcpy(s->token_ids + p->tokens, b->tokens + b->sent, (size_t)n * 4);
     }
+    if (n != 1 && !p->counted) {
+        begin_counts(p);
+    }
+    if (n != 1) {
+        s->counts[row] = n;
+    }
     p->tokens += n;
-    p->rows++;
     p->bytes += TP_ROW_BYTES + (uint64_t)n * 4;
     b->sent += n;
 }
@@ -45,24 +62,25 @@ static void put_row(packed *p, tp_binding *b, uint32_t n, int32_t k) {
 /* Makes the row just put the request's last. */
 static void put_end(packed *p, const tp_binding *b) {
     tp_space *s = p->s;
-    s->finish[p->rows - 1] = b->finish;
-    s->stop_reason[p->rows - 1] = b->stop_reason;
-    p->finished = 1;
-    p->stopped |= b->stop_reason != -1;
-    if (b->cached > 0 && !p->cached) { /* the rows before it have none */
-        memset(s->cached, 0, p->rows * sizeof *s->cached);
-        p->cached = 1;
+    const uint32_t row = p->rows - 1;
+    begin(p, &p->finished, s->finish, TP_FINISH_NONE, sizeof *s->finish);
+    s->finish[row] = b->finish;
+    if (b->stop_reason != -1) {
+        begin(p, &p->stopped, s->stop_reason, 0xff, sizeof *s->stop_reason);
+        s->stop_reason[row] = b->stop_reason;
     }
-    if (p->cached) {
-        s->cached[p->rows - 1] = b->cached;
+    if (b->cached > 0) {
+        begin(p, &p->cached, s->cached, 0, sizeof *s->cached);
+        s->cached[row] = b->cached;
     }
-    if (b->stop_string >= 0) { /* only where there was text */
-        s->stop_string[p->rows - 1] = b->stop_string;
-        p->strings = 1;
+    if (b->stop_string >= 0) {
+        begin(p, &p->strings, s->stop_string, 0xff, sizeof *s->stop_string);
+        s->stop_string[row] = b->stop_string;
     }
     if (b->error_size > 0) {
+        begin(p, &p->erred, s->error_len, 0, sizeof *s->error_len);
         memcpy(s->error + p->error_bytes, b->error, b->error_size);
-        s->error_len[p->rows - 1] = b->error_size;
+        s->error_len[row] = b->error_size;
         p->error_bytes += b->error_size;
         p->bytes += b->error_size;
         p->client->error_bytes -= b->error_size;
@@ -95,8 +113,10 @@ static void put_runs(packed *p, tp_binding *b) {
             break;
         }
         n = affordable(p, n, (uint64_t)(k + 1));
-        put_row(p, b, n, k);
+        put_row(p, b, n);
         if (k >= 0) {
+            begin(p, &p->with_k, p->s->lp_k, 0xff, sizeof *p->s->lp_k);
+            p->s->lp_k[p->rows - 1] = k;
             const uint32_t entries = (uint32_t)(k + 1) * n;
             memcpy(p->s->lp_ids + p->entries, tail->ids + entry, (size_t)entries * 4);
             memcpy(p->s->lp_values + p->entries, tail->values + entry, (size_t)entries * 4);
@@ -104,7 +124,6 @@ static void put_runs(packed *p, tp_binding *b) {
             p->entries += entries;
             p->scored += n;
             p->bytes += (uint64_t)entries * 8 + (uint64_t)n * 4;
-            p->with_k = 1;
             entry += entries;
         }
         token += n;
@@ -136,7 +155,7 @@ static inline int put_tokens(packed *p, tp_binding *b) {
     if (b->flags & TP_B_LOGPROBS && unsent > 0) {
         put_runs(p, b);
     } else if (fits(p, 0) && (unsent > 0 || b->finish != TP_FINISH_NONE)) {
-        put_row(p, b, affordable(p, unsent, 0), -1);
+        put_row(p, b, affordable(p, unsent, 0));
     }
     if (b->sent < b->total || (b->finish != TP_FINISH_NONE && p->rows == before)) {
         return 0;
@@ -154,8 +173,9 @@ static int put_with_text(packed *p, tp_binding *b) {
     const uint32_t n = put_text(p, text);
     const int all = n == text->ready && put_tokens(p, b);
     if (p->rows == row) {
-        put_row(p, b, 0, -1);
+        put_row(p, b, 0);
     }
+    begin_text(p);
     p->s->text_len[row] = n;
     p->s->text_offset[row] = text->offset;
     p->text_bytes += n;
@@ -168,6 +188,31 @@ static int put_with_text(packed *p, tp_binding *b) {
 static inline int put(packed *p, tp_binding *b) {
     /* the flag first: b->text is on another cache line */
     return b->flags & TP_B_TEXT && b->text->ready > 0 ? put_with_text(p, b) : put_tokens(p, b);
+}
+
+/* Packs a binding of which only a token and a short text, or none, is unsent: nearly each one.
+ * 0: it is none of these, and nothing happened. */
+static inline int put_plain(packed *p, tp_binding *b) {
+    tp_text *text = b->flags & TP_B_TEXT ? b->text : NULL;
+    const uint32_t n = text == NULL ? 0 : text->ready;
+    if (b->total - b->sent != 1 || b->finish != TP_FINISH_NONE || b->state == TP_GONE ||
+        b->flags & (TP_B_LOGPROBS | TP_B_URGENT | TP_B_HOLD) || n > TP_WORD_SHORT ||
+        p->bytes + TP_ROW_BYTES + 4 + TP_TEXT_BYTES + TP_WORD_SHORT > p->limit) {
+        return 0;
+    }
+    if (n > 0) {
+        begin_text(p);
+        p->s->text_len[p->rows] = n;
+        p->s->text_offset[p->rows] = text->offset;
+        memcpy(p->s->text + p->text_bytes, text->buffer, TP_WORD_SHORT); /* there is room for it */
+        p->text_bytes += n;
+        p->bytes += n + TP_TEXT_BYTES;
+        tp_text_sent(text, n);
+        text->charged = text->ready;
+    }
+    put_row(p, b, 1);
+    b->flags &= (uint16_t)~TP_B_DIRTY;
+    return 1;
 }
 
 static void settle(tp_table *t, tp_client *c, tp_binding *b) {
@@ -193,14 +238,24 @@ static void put_all(tp_table *t, packed *p, int urgent_only) {
         if (i + 8 < c->dirty_count) {
             __builtin_prefetch(c->dirty[i + 8], 1);
         }
-        if (i + 4 < c->dirty_count && c->dirty[i + 4]->tokens != NULL) {
-            __builtin_prefetch(c->dirty[i + 4]->tokens + c->dirty[i + 4]->sent);
+        if (i + 4 < c->dirty_count) {
+            const tp_binding *soon = c->dirty[i + 4];
+            if (soon->tokens != NULL) {
+                __builtin_prefetch(soon->tokens + soon->sent);
+            }
+            if (soon->flags & TP_B_TEXT) {
+                __builtin_prefetch(soon->text, 1);
+                __builtin_prefetch(soon->text->few);
+            }
         }
-        const int due = !urgent_only || b->flags & TP_B_URGENT;
-        if (due && p->rows < TP_MAX_ROWS / 2 && fits(p, 0) && put(p, b)) {
-            settle(t, c, b);
-        } else {
+        if ((urgent_only && !(b->flags & TP_B_URGENT)) || p->rows >= TP_MAX_ROWS / 2) {
             c->dirty[kept++] = b;
+        } else if (!put_plain(p, b)) {
+            if (fits(p, 0) && put(p, b)) {
+                settle(t, c, b);
+            } else {
+                c->dirty[kept++] = b;
+            }
         }
     }
     c->dirty_count = kept;
@@ -214,17 +269,19 @@ tp_result tp_table_flush(tp_table *t, uint32_t client, uint64_t max_bytes, int u
         return TP_OK;
     }
     tp_client *c = &t->clients[client];
-    packed p = {.s = &t->space, .client = c, .limit = max_bytes, .with_text = t->vocab != NULL};
+    packed p = {.s = &t->space, .client = c, .limit = max_bytes};
     if (p.limit > TP_MAX_TOKENS) { /* in bytes, so far below what a frame may hold */
         p.limit = TP_MAX_TOKENS;
     }
     const uint64_t runs = c->dirty_count + (c->lp_tokens > 0 ? c->tokens : 0);
     const uint64_t most_rows = p.limit / TP_ROW_BYTES + 2;
     const uint64_t most_tokens = p.limit / 4 + 2;
+    p.most = runs < most_rows ? runs : most_rows;
     if (tp_table_reserve_events(t, c->urgent) != TP_OK ||
-        tp_space_reserve(p.s, runs < most_rows ? runs : most_rows,
-                c->tokens < most_tokens ? c->tokens : most_tokens, c->lp_entries,
-                c->error_bytes, c->text_bytes < p.limit ? c->text_bytes : p.limit + 4) != TP_OK) {
+        tp_space_reserve(p.s, p.most, c->tokens < most_tokens ? c->tokens : most_tokens,
+                         c->lp_entries, c->error_bytes,
+                         (c->text_bytes < p.limit ? c->text_bytes : p.limit) + TP_WORD_SHORT) !=
+            TP_OK) {
         return TP_E_MEMORY;
     }
     put_all(t, &p, urgent_only);

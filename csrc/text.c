@@ -9,10 +9,14 @@ static tp_result reserve(tp_text *t, size_t more) {
     if (need <= t->capacity) {
         return TP_OK;
     }
-    const uint64_t capacity = need * 2 < 64 ? 64 : need * 2;
-    uint8_t *grown = capacity > UINT32_MAX ? NULL : realloc(t->buffer, capacity);
+    const uint64_t capacity = need * 2 < 128 ? 128 : need * 2;
+    uint8_t *old = t->buffer == t->few ? NULL : t->buffer;
+    uint8_t *grown = capacity > UINT32_MAX ? NULL : realloc(old, capacity);
     if (grown == NULL) {
         return TP_E_MEMORY;
+    }
+    if (old == NULL) {
+        memcpy(grown, t->few, t->len);
     }
     t->buffer = grown;
     t->capacity = (uint32_t)capacity;
@@ -31,7 +35,7 @@ static tp_result read_token(tp_text *t, int32_t token) {
         if (reserve(t, size) != TP_OK) {
             return TP_E_MEMORY;
         }
-        if (size > 0) { /* no buffer is there before the first text */
+        if (size > 0) { /* else there may be no text */
             memcpy(t->buffer + t->len, text, size);
             t->len += (uint32_t)size;
         }
@@ -64,10 +68,13 @@ static tp_result prime(tp_text *t, const tp_text_wish *wish) {
 }
 
 tp_text *tp_text_new(const tp_vocab *vocab, const tp_text_wish *wish) {
-    tp_text *t = calloc(1, sizeof *t);
+    tp_text *t = aligned_alloc(64, sizeof *t);
     if (t == NULL) {
         return NULL;
     }
+    memset(t, 0, sizeof *t);
+    t->buffer = t->few;
+    t->capacity = sizeof t->few;
     t->vocab = vocab;
     t->include_stop = wish->include_stop;
     tp_detok_init(&t->detok, vocab, wish->skip_special, wish->spaces);
@@ -82,6 +89,7 @@ tp_text *tp_text_new(const tp_vocab *vocab, const tp_text_wish *wish) {
             free(t);
             return NULL;
         }
+        t->stop_first = t->stops->first;
     }
     const tp_foreign *foreign = vocab->foreign;
     if (foreign != NULL) {
@@ -103,7 +111,9 @@ void tp_text_free(tp_text *t) {
         if (t->stream != NULL) {
             t->vocab->foreign->drop(t->vocab->foreign->context, t->stream);
         }
-        free(t->buffer);
+        if (t->buffer != t->few) {
+            free(t->buffer);
+        }
         free(t);
     }
 }
@@ -190,13 +200,4 @@ size_t tp_text_tail(const tp_text *t, uint8_t *out, size_t room) {
         foreign->drop(foreign->context, copy);
     }
     return held + size;
-}
-
-void tp_text_sent(tp_text *t, uint32_t bytes) {
-    if (bytes > 0) {
-        t->offset += bytes;
-        t->len -= bytes;
-        t->ready -= bytes;
-        memmove(t->buffer, t->buffer + bytes, t->len);
-    }
 }

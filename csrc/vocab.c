@@ -23,14 +23,32 @@ int tp_utf8_valid(const uint8_t *text, size_t size) {
     return 1;
 }
 
+/* Whether a word reads as its bytes whenever no character is begun. */
+static int is_plain(const tp_vocab *v, const tp_word *word) {
+    const uint8_t rare = TP_WORD_NONE | TP_WORD_SPECIAL | TP_WORD_ADDED;
+    return word->size <= TP_WORD_SHORT && !(word->flags & rare) &&
+           (v->bytewise ? word->flags & TP_WORD_WHOLE : !(word->flags & TP_WORD_BYTE));
+}
+
+static tp_word make_word(const tp_vocab *v, const uint8_t *text, uint16_t size, uint8_t flags) {
+    tp_word word = {.size = size, .flags = flags & (uint8_t) ~(TP_WORD_WHOLE | TP_WORD_PLAIN)};
+    if (size > 0) {
+        memcpy(word.text, text, size < TP_WORD_SHORT ? size : TP_WORD_SHORT);
+    }
+    for (uint32_t i = 0; i < size; i++) {
+        word.seen |= UINT64_C(1) << (text[i] & 63);
+    }
+    word.flags |= tp_utf8_valid(text, size) ? TP_WORD_WHOLE : 0;
+    word.flags |= is_plain(v, &word) ? TP_WORD_PLAIN : 0;
+    return word;
+}
+
 static tp_word *place(tp_vocab *v, const tp_words *from, const uint8_t *flags) {
-    tp_word *words = malloc(((size_t)v->count + 1) * sizeof *words);
+    tp_word *words = aligned_alloc(64, ((size_t)v->count / 2 + 1) * 64);
     uint64_t at = v->byte_count;
     for (uint32_t i = 0; words != NULL && i < v->count; i++) {
-        words[i] = (tp_word){(uint32_t)at, from->sizes[i], flags[i] & (uint8_t)~TP_WORD_WHOLE, 0};
-        if (tp_utf8_valid(from->bytes + (at - v->byte_count), from->sizes[i])) {
-            words[i].flags |= TP_WORD_WHOLE;
-        }
+        words[i] = make_word(v, from->bytes + (at - v->byte_count), from->sizes[i], flags[i]);
+        words[i].at = (uint32_t)at;
         at += from->sizes[i];
     }
     if (words != NULL && from->byte_count > 0) {

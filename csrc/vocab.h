@@ -9,14 +9,22 @@ enum tp_word_flag {
     TP_WORD_SPECIAL = 2, /* left out where special tokens are skipped */
     TP_WORD_ADDED = 4,
     TP_WORD_BYTE = 8,    /* one byte of a character that is spelled byte by byte */
-    TP_WORD_WHOLE = 16   /* valid UTF-8 by itself */
+    TP_WORD_WHOLE = 16,  /* valid UTF-8 by itself */
+    TP_WORD_PLAIN = 32   /* behind a whole character it reads as its bytes, which are few */
 };
 
+#define TP_WORD_SHORT 16u /* bytes of a word that lie in it */
+
+/* Half a cache line, so that a plain word is one miss. */
 typedef struct tp_word {
-    uint32_t at; /* into bytes */
+    _Alignas(32) uint8_t text[TP_WORD_SHORT]; /* its first bytes, and zeros */
+    uint64_t seen; /* bit c % 64 of every byte c of the word */
+    uint32_t at;   /* of all its bytes, into bytes */
     uint16_t size;
     uint8_t flags, reserved;
 } tp_word;
+
+_Static_assert(sizeof(tp_word) == 32, "words do not straddle lines");
 
 /* A decoder that is no table. Its streams are the caller's; text lives until the next call. */
 typedef struct tp_foreign {
@@ -47,7 +55,7 @@ typedef struct tp_words {
     uint64_t byte_count;
 } tp_words;
 
-/* Copies all. first or raw may be NULL. flags: one a word; TP_WORD_WHOLE is found out here. */
+/* Copies all. first or raw may be NULL. flags: one a word; the last two are found out here. */
 tp_result tp_vocab_init(tp_vocab *v, uint32_t count, const uint8_t *flags, const tp_words *words,
                         const tp_words *first, const tp_words *raw, uint8_t bytewise,
                         uint8_t strip);
