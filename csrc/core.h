@@ -21,6 +21,9 @@ tp_state *tp_state_of(PyObject *module);
 /* Finds the state from a type made with PyType_FromModuleAndSpec (PyType_GetModule). */
 tp_state *tp_state_of_type(PyTypeObject *type);
 
+/* The str of UTF-8; what is none of it is U+FFFD, as bytes.decode(errors="replace") has it. */
+PyObject *tp_py_str(const uint8_t *text, size_t size);
+
 /* The one place where a tp_result becomes an exception. Returns NULL. */
 PyObject *tp_raise(tp_state *state, tp_result result, const char *what);
 

@@ -213,8 +213,7 @@ static PyObject *core_split_text(PyObject *module, PyObject *args) {
         if (size > (size_t)text.len - at) { /* a parsed frame's never is */
             size = (size_t)text.len - at;
         }
-        PyObject *row =
-            PyUnicode_DecodeUTF8((const char *)text.buf + at, (Py_ssize_t)size, "replace");
+        PyObject *row = tp_py_str((const uint8_t *)text.buf + at, size);
         if (row == NULL) {
             Py_CLEAR(list);
         } else {

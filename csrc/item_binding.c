@@ -194,7 +194,7 @@ PyObject *tp_item_take(tp_py_stream *self, uint32_t limit) {
     PyObject *stop = last ? stop_reason(self) : Py_NewRef(Py_None);
     PyObject *text = stream->text_len == 0
                          ? Py_NewRef(items->no_text)
-                         : PyUnicode_DecodeUTF8((const char *)stream->text, stream->text_len, "replace");
+                         : tp_py_str(stream->text, stream->text_len);
     PyObject *error = last && stream->error != NULL
                           ? PyUnicode_DecodeUTF8(stream->error, stream->error_len, "replace")
                           : Py_NewRef(Py_None);

@@ -10,8 +10,10 @@ typedef struct block {
     tp_binding *newest[BLOCK];
 } block;
 
-static void look_up(const tp_table *t, const tp_rank *rank, const uint8_t *handles, uint32_t n,
-                    block *found) {
+/* token_ids: of these rows, where each has one; else NULL. */
+static void look_up(const tp_table *t, const tp_rank *rank, const uint8_t *handles,
+                    const uint8_t *token_ids, uint32_t n, block *found) {
+    const uint32_t words = t->vocab == NULL || token_ids == NULL ? 0 : t->vocab->count;
     for (uint32_t i = 0; i < n; i++) {
         const int64_t handle = tp_load_i64(handles + (size_t)i * 8);
         const uint32_t at = TP_HANDLE_SLOT(handle);
@@ -28,8 +30,19 @@ static void look_up(const tp_table *t, const tp_rank *rank, const uint8_t *handl
     }
     for (uint32_t i = 0; i < n; i++) {
         const tp_binding *b = found->newest[i];
-        if (b != NULL && b->total < b->capacity) {
+        if (b == NULL) {
+            continue;
+        }
+        if (b->total < b->capacity) {
             __builtin_prefetch(b->tokens + b->total, 1);
+        }
+        if (b->flags & TP_B_TEXT) {
+            const uint32_t token = words == 0 ? 0 : (uint32_t)tp_load_i32(token_ids + (size_t)i * 4);
+            __builtin_prefetch(b->text, 1);
+            __builtin_prefetch(b->text->few, 1);
+            if (token < words) {
+                __builtin_prefetch(&t->vocab->words[token]);
+            }
         }
     }
 }
@@ -58,7 +71,8 @@ static void feed_rows(tp_table *t, tp_rank *rank, const tp_step_view *v, int aga
     for (uint32_t i = 0; i < v->rows; i++) {
         if (i % BLOCK == 0) {
             const uint32_t left = v->rows - i;
-            look_up(t, rank, v->handles + (size_t)i * 8, left < BLOCK ? left : BLOCK, &found);
+            look_up(t, rank, v->handles + (size_t)i * 8, v->counts == NULL ? at.token_ids : NULL,
+                    left < BLOCK ? left : BLOCK, &found);
         }
         const int64_t handle = tp_load_i64(v->handles + (size_t)i * 8);
         const uint32_t count = v->counts == NULL ? 1 : tp_load_u16(v->counts + (size_t)i * 2);

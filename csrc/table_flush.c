@@ -1,138 +1,9 @@
 /* Packing what a client has unsent. Walks its dirty bindings once; a binding gives one row, or one
  * per run of equal top-k where its tokens have logprobs. */
-#include <stdlib.h>
-#include <string.h>
-
-#include "table.h"
-
-/* What the frame has so far, and which columns are not all default. */
-typedef struct packed {
-    tp_space *s;
-    tp_client *client;
-    uint64_t bytes, limit, most; /* most: rows that there may be */
-    uint32_t rows, tokens, entries, scored, error_bytes, text_bytes;
-    int counted, finished, stopped, with_k, with_text, strings, cached, erred;
-} packed;
-
-/* Fills a column with its default, a byte over and over, before its first value that is none: so a
- * row costs nothing in columns where all rows have the default. */
-static inline void begin(const packed *p, int *begun, void *column, int fill, size_t width) {
-    if (!*begun) {
-        memset(column, fill, p->most * width);
-        *begun = 1;
-    }
-}
-
-static void begin_counts(packed *p) {
-    for (uint64_t i = 0; i < p->most; i++) {
-        p->s->counts[i] = 1;
-    }
-    p->counted = 1;
-}
-
-static inline void begin_text(packed *p) {
-    if (!p->with_text) {
-        memset(p->s->text_len, 0, p->most * sizeof *p->s->text_len);
-        memset(p->s->text_offset, 0, p->most * sizeof *p->s->text_offset);
-        p->with_text = 1;
-    }
-}
-
-static inline void put_row(packed *p, tp_binding *b, uint32_t n) {
-    tp_space *s = p->s;
-    const uint32_t row = p->rows++;
-    s->keys[row] = b->key;
-    s->offsets[row] = b->sent;
-    if (n == 1) {
-        s->token_ids[p->tokens] = b->tokens[b->sent];
-    } else if (n > 0) {
-        memcpy(s->token_ids + p->tokens, b->tokens + b->sent, (size_t)n * 4);
-    }
-    if (n != 1 && !p->counted) {
-        begin_counts(p);
-    }
-    if (n != 1) {
-        s->counts[row] = n;
-    }
-    p->tokens += n;
-    p->bytes += TP_ROW_BYTES + (uint64_t)n * 4;
-    b->sent += n;
-}
-
-/* Makes the row just put the request's last. */
-static void put_end(packed *p, const tp_binding *b) {
-    tp_space *s = p->s;
-    const uint32_t row = p->rows - 1;
-    begin(p, &p->finished, s->finish, TP_FINISH_NONE, sizeof *s->finish);
-    s->finish[row] = b->finish;
-    if (b->stop_reason != -1) {
-        begin(p, &p->stopped, s->stop_reason, 0xff, sizeof *s->stop_reason);
-        s->stop_reason[row] = b->stop_reason;
-    }
-    if (b->cached > 0) {
-        begin(p, &p->cached, s->cached, 0, sizeof *s->cached);
-        s->cached[row] = b->cached;
-    }
-    if (b->stop_string >= 0) {
-        begin(p, &p->strings, s->stop_string, 0xff, sizeof *s->stop_string);
-        s->stop_string[row] = b->stop_string;
-    }
-    if (b->error_size > 0) {
-        begin(p, &p->erred, s->error_len, 0, sizeof *s->error_len);
-        memcpy(s->error + p->error_bytes, b->error, b->error_size);
-        s->error_len[row] = b->error_size;
-        p->error_bytes += b->error_size;
-        p->bytes += b->error_size;
-        p->client->error_bytes -= b->error_size;
-    }
-}
-
-/* Whether a row with one token of so many logprob entries still fits. Anything fits a new frame. */
-static inline int fits(const packed *p, uint64_t entries) {
-    return p->rows == 0 || p->bytes + TP_ROW_BYTES + 4 + entries * 8 + 4 <= p->limit;
-}
-
-static uint32_t affordable(const packed *p, uint32_t tokens, uint64_t entries) {
-    const uint64_t each = entries == 0 ? 4 : 8 + entries * 8;
-    const uint64_t left = p->bytes + TP_ROW_BYTES < p->limit ? p->limit - p->bytes - TP_ROW_BYTES : 0;
-    const uint64_t n = left / each == 0 ? 1 : left / each;
-    return n < tokens ? (uint32_t)n : tokens;
-}
-
-/* Packs the unsent tokens of a binding with logprobs, run by run. */
-static void put_runs(packed *p, tp_binding *b) {
-    tp_tail *tail = b->tail;
-    uint32_t token = 0, entry = 0;
-    while (token < tail->tokens) {
-        const int32_t k = tail->k[token];
-        uint32_t n = 1;
-        while (token + n < tail->tokens && tail->k[token + n] == k) {
-            n++;
-        }
-        if (!fits(p, (uint64_t)(k + 1))) {
-            break;
-        }
-        n = affordable(p, n, (uint64_t)(k + 1));
-        put_row(p, b, n);
-        if (k >= 0) {
-            begin(p, &p->with_k, p->s->lp_k, 0xff, sizeof *p->s->lp_k);
-            p->s->lp_k[p->rows - 1] = k;
-            const uint32_t entries = (uint32_t)(k + 1) * n;
-            memcpy(p->s->lp_ids + p->entries, tail->ids + entry, (size_t)entries * 4);
-            memcpy(p->s->lp_values + p->entries, tail->values + entry, (size_t)entries * 4);
-            memcpy(p->s->lp_ranks + p->scored, tail->ranks + token, (size_t)n * 4);
-            p->entries += entries;
-            p->scored += n;
-            p->bytes += (uint64_t)entries * 8 + (uint64_t)n * 4;
-            entry += entries;
-        }
-        token += n;
-    }
-    tp_tail_shift(tail, token, entry);
-}
+#include "table_pack.h"
 
 /* Copies what fits of a text, up to the end of a character; returns how many bytes. */
-static uint32_t put_text(packed *p, const tp_text *text) {
+static uint32_t put_text(tp_packed *p, const tp_text *text) {
     const uint64_t used = p->bytes + TP_ROW_BYTES + TP_TEXT_BYTES;
     const uint64_t left = used < p->limit ? p->limit - used : 0;
     uint32_t n = text->ready;
@@ -149,33 +20,33 @@ static uint32_t put_text(packed *p, const tp_text *text) {
 }
 
 /* Packs what fits of a binding's tokens and its end; returns 1 where nothing is unsent any more. */
-static inline int put_tokens(packed *p, tp_binding *b) {
+static inline int put_tokens(tp_packed *p, tp_binding *b) {
     const uint32_t unsent = b->total - b->sent;
     const uint32_t before = p->rows;
     if (b->flags & TP_B_LOGPROBS && unsent > 0) {
-        put_runs(p, b);
-    } else if (fits(p, 0) && (unsent > 0 || b->finish != TP_FINISH_NONE)) {
-        put_row(p, b, affordable(p, unsent, 0));
+        tp_pack_runs(p, b);
+    } else if (tp_pack_fits(p, 0) && (unsent > 0 || b->finish != TP_FINISH_NONE)) {
+        tp_pack_row(p, b, tp_pack_affordable(p, unsent, 0));
     }
     if (b->sent < b->total || (b->finish != TP_FINISH_NONE && p->rows == before)) {
         return 0;
     }
     if (b->finish != TP_FINISH_NONE) {
-        put_end(p, b);
+        tp_pack_end(p, b);
     }
     return 1;
 }
 
 /* Text goes before the tokens that it belongs to, or with them: who has the tokens has it. */
-static int put_with_text(packed *p, tp_binding *b) {
+static int put_with_text(tp_packed *p, tp_binding *b) {
     tp_text *text = b->text;
     const uint32_t row = p->rows;
     const uint32_t n = put_text(p, text);
     const int all = n == text->ready && put_tokens(p, b);
     if (p->rows == row) {
-        put_row(p, b, 0);
+        tp_pack_row(p, b, 0);
     }
-    begin_text(p);
+    tp_pack_begin_text(p);
     p->s->text_len[row] = n;
     p->s->text_offset[row] = text->offset;
     p->text_bytes += n;
@@ -185,14 +56,14 @@ static int put_with_text(packed *p, tp_binding *b) {
 }
 
 /* Packs what fits of a binding; returns 1 where nothing of it is unsent any more. */
-static inline int put(packed *p, tp_binding *b) {
+static inline int put(tp_packed *p, tp_binding *b) {
     /* the flag first: b->text is on another cache line */
     return b->flags & TP_B_TEXT && b->text->ready > 0 ? put_with_text(p, b) : put_tokens(p, b);
 }
 
 /* Packs a binding of which only a token and a short text, or none, is unsent: nearly each one.
  * 0: it is none of these, and nothing happened. */
-static inline int put_plain(packed *p, tp_binding *b) {
+static inline int put_plain(tp_packed *p, tp_binding *b) {
     tp_text *text = b->flags & TP_B_TEXT ? b->text : NULL;
     const uint32_t n = text == NULL ? 0 : text->ready;
     if (b->total - b->sent != 1 || b->finish != TP_FINISH_NONE || b->state == TP_GONE ||
@@ -201,7 +72,7 @@ static inline int put_plain(packed *p, tp_binding *b) {
         return 0;
     }
     if (n > 0) {
-        begin_text(p);
+        tp_pack_begin_text(p);
         p->s->text_len[p->rows] = n;
         p->s->text_offset[p->rows] = text->offset;
         memcpy(p->s->text + p->text_bytes, text->buffer, TP_WORD_SHORT); /* there is room for it */
@@ -210,7 +81,7 @@ static inline int put_plain(packed *p, tp_binding *b) {
         tp_text_sent(text, n);
         text->charged = text->ready;
     }
-    put_row(p, b, 1);
+    tp_pack_row(p, b, 1);
     b->flags &= (uint16_t)~TP_B_DIRTY;
     return 1;
 }
@@ -230,7 +101,7 @@ static void settle(tp_table *t, tp_client *c, tp_binding *b) {
     }
 }
 
-static void put_all(tp_table *t, packed *p, int urgent_only) {
+static void put_all(tp_table *t, tp_packed *p, int urgent_only) {
     tp_client *c = p->client;
     uint32_t kept = 0;
     for (uint32_t i = 0; i < c->dirty_count; i++) {
@@ -251,7 +122,7 @@ static void put_all(tp_table *t, packed *p, int urgent_only) {
         if ((urgent_only && !(b->flags & TP_B_URGENT)) || p->rows >= TP_MAX_ROWS / 2) {
             c->dirty[kept++] = b;
         } else if (!put_plain(p, b)) {
-            if (fits(p, 0) && put(p, b)) {
+            if (tp_pack_fits(p, 0) && put(p, b)) {
                 settle(t, c, b);
             } else {
                 c->dirty[kept++] = b;
@@ -269,7 +140,7 @@ tp_result tp_table_flush(tp_table *t, uint32_t client, uint64_t max_bytes, int u
         return TP_OK;
     }
     tp_client *c = &t->clients[client];
-    packed p = {.s = &t->space, .client = c, .limit = max_bytes};
+    tp_packed p = {.s = &t->space, .client = c, .limit = max_bytes};
     if (p.limit > TP_MAX_TOKENS) { /* in bytes, so far below what a frame may hold */
         p.limit = TP_MAX_TOKENS;
     }

@@ -145,6 +145,9 @@ void tp_text_unmark(tp_text *t, tp_text_mark *mark) {
 
 tp_result tp_text_step(tp_text *t, int32_t token, int counts, int32_t *stop) {
     *stop = -1;
+    if (tp_text_plain(t, t->vocab, token)) {
+        return TP_OK;
+    }
     uint32_t at = t->len;
     const tp_result result = token < 0 ? TP_OK : read_token(t, token);
     if (result != TP_OK) {

@@ -43,7 +43,7 @@ static void text_dealloc(PyObject *self) {
 
 PyObject *tp_py_text_take(tp_text *text) {
     const uint32_t ready = text->ready;
-    PyObject *made = PyUnicode_DecodeUTF8((const char *)text->buffer, ready, "strict");
+    PyObject *made = tp_py_str(text->buffer, ready);
     if (made != NULL && ready > 0) {
         tp_text_sent(text, ready);
     }

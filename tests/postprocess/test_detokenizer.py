@@ -9,27 +9,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from benchmarks.vocabularies import TEXT
-from tests.postprocess.vocab import NAMES, cut, real, streamed
+from tests.postprocess.vocab import NAMES, cut, random_ids, real, streamed
 from tokenpipe.postprocess import Detokenizer, wish_for
 
 CUTS = st.lists(st.integers(0, 60), max_size=12)
 SEED = st.integers(0, 1 << 40)
 each_vocabulary = pytest.mark.parametrize("name", NAMES)
-
-
-def random_ids(name: str, seeds: list[int]) -> list[int]:
-    """Any ids at all, special, added and unknown ones included; spelled bytes make characters."""
-    vocabulary = real(name)
-    size = vocabulary.vocabulary.size
-    spelled = set(vocabulary.spelled.values())
-    ids = []
-    for seed in seeds:
-        token = seed % (size + 3)
-        if seed % 7 == 0 and vocabulary.spelled:
-            ids += [vocabulary.spelled[b] for b in chr(0x80 + seed % 0xD000).encode()]
-        elif token not in spelled:
-            ids.append(token)
-    return ids
 
 
 @pytest.mark.case("B62")

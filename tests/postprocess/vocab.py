@@ -50,3 +50,18 @@ def streamed(
     """Return the deltas of these rows, and what the end brings."""
     detokenizer = Detokenizer(vocabulary, wish)
     return [*(detokenizer.feed(row) for row in rows), detokenizer.end()]
+
+
+def random_ids(name: str, seeds: list[int]) -> list[int]:
+    """Any ids at all, special, added and unknown ones included; spelled bytes make characters."""
+    vocabulary = real(name)
+    size = vocabulary.vocabulary.size
+    spelled = set(vocabulary.spelled.values())
+    ids = []
+    for seed in seeds:
+        token = seed % (size + 3)
+        if seed % 7 == 0 and vocabulary.spelled:
+            ids += [vocabulary.spelled[b] for b in chr(0x80 + seed % 0xD000).encode()]
+        elif token not in spelled:
+            ids.append(token)
+    return ids

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+
 import numpy as np
 import pytest
 from hypothesis import example, given
@@ -160,6 +162,31 @@ def test_error_texts_are_cut_by_row_and_survive_bad_utf8() -> None:
         },
     )
     assert OutputFrame.unpack(raw).errors == ["zu früh", "", "a�"]
+
+
+@given(
+    rows=st.lists(
+        st.one_of(
+            st.text(max_size=90).map(str.encode),
+            st.text("aé€😀\x00\xff\u0100", max_size=9).map(str.encode),
+            st.binary(max_size=40),
+            st.text(min_size=1, max_size=40).map(lambda text: text.encode()[:-1]),
+        ),
+        max_size=8,
+    )
+)
+@example([b"a" * n for n in range(40)])
+@example(["é".encode() * n for n in range(140)])
+@example([b"a" * n + "€".encode() + b"b" * n for n in range(140)])
+@example(["😀".encode() * n + b"\x80" for n in (3, 4, 5, 63, 64, 65)])
+def test_the_str_of_each_row_is_that_of_pythons_decoder(rows: list[bytes]) -> None:
+    sizes = np.array([len(row) for row in rows], np.uint32)
+    texts = _core.split_text(sizes.tobytes(), 4, b"".join(rows))
+    want = [row.decode(errors="replace") for row in rows]
+    assert texts == want
+    assert [str(t.encode(), "utf-8") for t in texts] == want, "in the form that Python makes"
+    assert [t.isascii() for t in texts] == [w.isascii() for w in want]
+    assert [sys.getsizeof(t) for t in texts] == [sys.getsizeof("".join(w)) for w in want]
 
 
 def test_reads_any_buffer() -> None:
