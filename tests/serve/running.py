@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -37,13 +38,14 @@ class NotStarted(AssertionError):
 
 
 class Running:
-    """`python -m tokenpipe serve` with a topology of the test's own."""
+    """`python -m tokenpipe serve`, or another command, with a topology of the test's own."""
 
     def __init__(
         self,
         directory: Path,
         runtime_dir: Path,
         *args: str,
+        command: Sequence[str] = ("-m", "tokenpipe", "serve"),
         name: str | None = "it",
         wait: bool = True,
         env: dict[str, str] | None = None,
@@ -65,7 +67,7 @@ class Running:
         self.out = directory / "serve.out"
         with open(self.out, "wb") as out:  # of this start alone
             self.process = subprocess.Popen(
-                [sys.executable, "-m", "tokenpipe", "serve", str(path), *args],
+                [sys.executable, *command, str(path), *args],
                 stdout=out,
                 stderr=out,
                 cwd=Path(__file__).parent.parent.parent,
@@ -87,7 +89,7 @@ class Running:
             if (status := self.process.poll()) is not None:
                 raise NotStarted(f"exit status {status}:\n{self.output()}")
             if not self.url and "serving on " in self.output():
-                self.url = self.output().split("serving on ")[1].split(";")[0]
+                self.url = self.output().split("serving on ")[1].split("\n")[0].split(";")[0]
             if self.url and self.is_ready():
                 return
             if time.monotonic() >= deadline:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import secrets
 from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, nullcontext
 from typing import Any
 
 from fastapi import FastAPI, Request
@@ -18,28 +18,30 @@ from .limit import LimitBody
 from .problems import Problem
 from .reply import Reply
 from .schema import AbortAsked, Asked, ChatAsked, CompletionAsked
-from .state import ServerState
+from .state import Owner, ServerState
 from .text import Text, text_for
 
 DEFAULT_COMPLETION_TOKENS = 16  # OpenAI's
 DEFAULT_CHAT_TOKENS = 1024
 
 
-def make_app(state: ServerState) -> Any:
-    """Return the ASGI application of one serving process."""
+def make_app(state: ServerState, owner: Owner | None = None) -> Any:
+    """Return the ASGI application of one serving process; `owner` is entered in its lifespan."""
 
     @asynccontextmanager
     async def lifespan(_app: FastAPI) -> AsyncIterator[None]:
-        try:
-            await state.open()
-        except BaseException as error:
-            state.settings.pulse.failed(f"{type(error).__name__}: {error}")
-            await state.close()
-            raise
-        try:
-            yield
-        finally:
-            await state.close()
+        with owner or nullcontext():
+            try:
+                await state.open()
+            except BaseException as error:
+                state.failure = error
+                state.settings.pulse.failed(f"{type(error).__name__}: {error}")
+                await state.close()
+                raise
+            try:
+                yield
+            finally:
+                await state.close()
 
     app = FastAPI(title="tokenpipe", lifespan=lifespan, docs_url=None, redoc_url=None)
     api = _Api(state, text_for(state.settings.topology, state.settings.plain_text))

@@ -5,23 +5,37 @@ This file holds the choice. The module of the other flavour is not even imported
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
 from tokenpipe.errors import ConfigError
 
 from .settings import Settings
+
+if TYPE_CHECKING:
+    from .state import Owner
 
 EXTRA = {"fastapi", "starlette", "uvicorn", "httptools", "gunicorn", "uvicorn_worker", "jinja2"}
 
 
 def run_api(settings: Settings) -> int:
     """Serve until told to stop; return the exit status. ConfigError where a package is missing."""
-    flavour = "many" if settings.topology.api.workers > 1 else "one"
+    module = _load("many" if settings.topology.api.workers > 1 else "one")
+    status: int = module.run(settings)
+    return status
+
+
+def load_one() -> Callable[[Settings, Owner], int]:
+    """Return what serves in a process with its owner. ConfigError where a package is missing."""
+    run: Callable[[Settings, Owner], int] = _load("one").run
+    return run
+
+
+def _load(flavour: str) -> Any:
     try:
-        module = import_module(f"tokenpipe.serve.{flavour}")
+        return import_module(f"tokenpipe.serve.{flavour}")
     except ModuleNotFoundError as error:
         if error.name is None or error.name.split(".")[0] not in EXTRA:
             raise
         raise ConfigError(f"serving needs the extra tokenpipe[serve] ({error})") from None
-    status: int = module.run(settings)
-    return status

@@ -27,6 +27,7 @@ class EngineLink:
         self._endpoint = endpoint
         self._client: AsyncClient | None = None
         self._why = "the engine is not there yet"
+        self._given_up = False
 
     def client(self) -> AsyncClient:
         """Return the client. Raises Problem, a 503, while the engine is away."""
@@ -54,11 +55,15 @@ class EngineLink:
             try:
                 await self._attach()
             except TokenpipeError:
-                if clock() >= deadline:
+                if self._given_up or clock() >= deadline:
                     raise
                 await asyncio.sleep(RETRY_S)
             else:
                 return
+
+    def give_up(self) -> None:
+        """Let `open` end now, attached or not."""
+        self._given_up = True
 
     async def keep(self) -> None:
         """Replace a client that is lost, for ever; cancel it to end it."""

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
 from types import FrameType
 
 import uvicorn
@@ -30,9 +32,12 @@ class DrainingServer(uvicorn.Server):
     the signal, so that nothing after it would run.
     """
 
-    def __init__(self, config: uvicorn.Config, state: ServerState) -> None:
+    def __init__(
+        self, config: uvicorn.Config, state: ServerState, *, takes_signals: bool = True
+    ) -> None:
         super().__init__(config)
         self._state = state
+        self._takes_signals = takes_signals
         self._loop: asyncio.AbstractEventLoop | None = None
         self._draining: asyncio.Task[None] | None = None
 
@@ -47,11 +52,28 @@ class DrainingServer(uvicorn.Server):
             signal.signal(sig, signal.SIG_DFL)
             signal.raise_signal(sig)
         elif self._draining is None:
-            self._loop.call_soon_threadsafe(self._begin)
+            self._loop.call_soon_threadsafe(self.drain)
         elif sig == signal.SIGINT:
             self.should_exit = True
 
-    def _begin(self) -> None:
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        """Leave signals to the owner, where there is one."""
+        if not self._takes_signals:
+            yield
+            return
+        with super().capture_signals():
+            yield
+
+    def drain(self, patience_s: float | None = None) -> None:
+        """Begin to end: open answers have so long, by default what the topology says.
+
+        Once more with a number, that is what they still have. For the loop's thread.
+        """
+        if not self.started:
+            self._state.link.give_up()
+        if patience_s is not None:
+            asyncio.get_running_loop().call_later(patience_s, self._state.end_answers)
         if self._draining is None:
             self._draining = asyncio.create_task(self._drain())
 

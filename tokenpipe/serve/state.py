@@ -32,6 +32,30 @@ class Answer(Protocol):
         """See whether its reader still reads."""
 
 
+class Draining(Protocol):
+    """A server, for its owner."""
+
+    started: bool
+
+    def drain(self, patience_s: float | None = None) -> None:
+        """Begin to end; open answers have so long, by default what the topology says."""
+
+
+class Owner(Protocol):
+    """What a server that is one process with its owner must do for it.
+
+    It is entered in the lifespan before anything else, and left when every answer is over and the
+    client is closed: then it ends what stands behind the server.
+    """
+
+    def begins(self, server: Draining) -> None:
+        """Take the server, which is about to run."""
+
+    def __enter__(self) -> object: ...
+
+    def __exit__(self, *_: object) -> None: ...
+
+
 class ServerState:
     """Made before the event loop runs; everything else of it belongs to the loop."""
 
@@ -44,6 +68,7 @@ class ServerState:
         self.draining = False
         self._tasks: list[asyncio.Task[None]] = []
         self._none_left = asyncio.Event()
+        self.failure: BaseException | None = None  # of the start
 
     async def open(self) -> None:
         """Attach to the engine, then say ready; raises what stands in the way, at the deadline."""
@@ -88,9 +113,13 @@ class ServerState:
         if await self._all_left(patience):
             return
         _log.warning("ends %d answer(s) at the deadline", len(self.answers))
+        self.end_answers()
+        await self._all_left(LAST_WORDS_S)
+
+    def end_answers(self) -> None:
+        """Have every answer end with a last word."""
         for answer in list(self.answers):
             answer.end(unavailable("the server is shutting down"))
-        await self._all_left(LAST_WORDS_S)
 
     async def _all_left(self, timeout_s: float) -> bool:
         self._none_left.clear()
