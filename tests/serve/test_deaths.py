@@ -208,6 +208,59 @@ def test_stopped_process_is_killed_where_told_so(
         assert eventually(lambda: len(server.pids("tp:api")) == 3 and server.is_ready(), 30.0)
 
 
+NOISY = """
+import logging, os, socket, sys, threading, time
+from tokenpipe import Topology
+from tokenpipe.serve import launch
+
+noise = logging.getLogger("noise")
+noise.addHandler(logging.StreamHandler(open(os.devnull, "w")))
+ours, theirs = socket.socketpair()
+
+def log():
+    while theirs.recv(1):
+        for _ in range(100):
+            noise.error("the lock of a handler is held here")
+
+def send():
+    while ours.send(b"x"):
+        time.sleep(0.005)
+
+for work in (log, send):
+    threading.Thread(target=work, daemon=True).start()
+sys.exit(launch(Topology.load(sys.argv[1])))
+"""
+
+
+@soak
+@pytest.mark.case("B03")
+@pytest.mark.timeout(1800)
+def test_api_workers_come_back_200_times_while_a_thread_logs(
+    tmp_path: Path, runtime_dir: Path
+) -> None:
+    (tmp_path / "noisy.py").write_text(NOISY)
+    command = (str(tmp_path / "noisy.py"),)
+    chance = random.Random(3)
+    with Running(tmp_path, runtime_dir, command=command, api={"workers": 8}) as server:
+        manager = server.pid("tp:api 0")
+
+        def all_serve() -> bool:
+            """Whether eight of them live and each has said that it serves."""
+            workers = set(server.pids("tp:api")) - {manager}
+            posts = {path.name for path in (runtime_dir / "it").glob("a[0-9]*")}
+            return len(workers) == 8 and {f"a{pid}" for pid in workers} <= posts
+
+        for _ in range(200):
+            assert eventually(all_serve, 60.0), server.pids()
+            victim = chance.choice([pid for pid in server.pids("tp:api") if pid != manager])
+            os.kill(victim, signal.SIGKILL)
+            assert eventually(lambda pid=victim: gone(pid))  # type: ignore[misc]
+        assert eventually(all_serve, 60.0) and eventually(server.is_ready)
+        assert server.pid("tp:api 0") == manager
+        assert server.post("/v1/completions", {"prompt": [1]}).status_code == 200
+    assert server.process.returncode == 0
+
+
 def test_killed_api_worker_leaves_the_others_alone(tmp_path: Path, runtime_dir: Path) -> None:
     with Running(tmp_path, runtime_dir, api={"workers": 2}) as server:
         engine = server.pid("tp:engine 0")

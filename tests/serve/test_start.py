@@ -170,6 +170,28 @@ def test_servers_that_start_at_once_get_ports_of_their_own(
             server.kill()
 
 
+@pytest.mark.case("B15")
+def test_of_two_that_want_one_port_one_gets_it(tmp_path: Path, runtime_dir: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    servers: list[Running] = []
+    try:
+        for name in "ab":
+            (tmp_path / name).mkdir()
+            keys: dict[str, Any] = {"name": name, "wait": False, "api": {"port": port}}
+            servers.append(Running(tmp_path / name, runtime_dir, **keys))
+        assert eventually(lambda: any(s.process.poll() is not None for s in servers), 30.0)
+        loser, winner = sorted(servers, key=lambda server: server.process.poll() is None)
+        assert loser.process.poll() == 2 and f"api.port {port} on 127.0.0.1" in loser.output()
+        assert not loser.log_dir.exists()  # no child of it was started
+        winner.wait_ready()
+        assert answer(winner) == 200
+        assert winner.stop() == 0
+    finally:
+        for server in servers:
+            server.kill()
+
+
 def test_second_server_of_a_name_is_refused(tmp_path: Path, runtime_dir: Path) -> None:
     (tmp_path / "b").mkdir()
     with Running(tmp_path, runtime_dir) as first:
