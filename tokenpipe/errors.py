@@ -12,7 +12,7 @@ TokenpipeError
 │   └── LaneClosed         your own code closed it
 ├── ForkError              an object is used in a process that did not make it
 ├── StartupError           a child did not become ready (names role, rank, phase, log)
-├── ProcessorFailed        a processor died more often than it is restarted
+├── ProcessorFailed        a processor died and is not started again
 ├── RunnerFailed           a worker's model or device failed; its rank was reported as failed
 ├── RowsFailed             what a model raises for some rows of its batch; they end with an error
 ├── SlotBusy               bind to a slot whose binding has no outcome yet
@@ -74,7 +74,7 @@ class StartupError(TokenpipeError):
 
 
 class ProcessorFailed(TokenpipeError):
-    """A processor died again and again; raised from wait() and poll(), which cannot go on."""
+    """A dead processor is not started again; raised from wait() and poll(), which cannot go on."""
 
 
 class RunnerFailed(TokenpipeError):

@@ -72,12 +72,13 @@ class Timeouts(FrozenConfig):
 
 
 class Policies(FrozenConfig):
-    """What `serve` does when a process dies after its start, or falls silent.
+    """What follows where a process dies after its start, or falls silent.
 
-    `fail` ends the server with an error. Processors are always restarted.
+    `fail` ends the pipeline, or the server, with an error. All but `processor` is for `serve`.
     """
 
     engine: Literal["restart", "fail"] = "fail"
+    processor: Literal["restart", "fail"] = "restart"
     worker: Literal["restart", "fail"] = "restart"
     api: Literal["restart", "fail"] = "restart"
     restarts: Annotated[int, Field(ge=1, le=1_000_000)] = 3  # of one process, within
@@ -124,6 +125,7 @@ class Topology(FrozenConfig):
     eos_token_ids: Annotated[tuple[TokenId, ...], BeforeValidator(_tuple)] = ()
     processors: Processors = Processors()
     clients: Count = 8  # at most so many at a time
+    max_queued_requests: Annotated[int, Field(ge=0, le=1_000_000)] = 8192  # `serve`: without a slot
     backpressure: Literal["block", "fail"] = "block"
     bounds: Bounds = Bounds()
     timeouts: Timeouts = Timeouts()

@@ -247,6 +247,33 @@ def test_a_grant_goes_to_every_rank_with_every_plan() -> None:
     assert [plan.extra for plan in sent] == [b"8", b"8"]
 
 
+def test_what_comes_to_a_full_queue_is_refused_at_the_next_plan() -> None:
+    class Refusing(Model):
+        def __init__(self) -> None:
+            super().__init__(1)
+            self.refused: list[tuple[int, str]] = []
+
+        def reject(self, request: Request, error: str) -> None:
+            self.refused.append((request.internal_id, error))
+
+    model = Refusing()
+    scheduler = Scheduler(model, {0: model.ranks[0]}, slots=4, max_queued=2)
+    for key in range(1, 10):  # four find a slot, two a place in the queue
+        model.submit(key, 30)
+    scheduler.handle(model.events, 0.0)
+    assert not model.refused and not scheduler.idle
+    scheduler.schedule(0.0)
+    assert (scheduler.running, scheduler.waiting) == (4, 2)
+    said = "unavailable: 2 requests wait already"
+    assert model.refused == [(7, said), (8, said), (9, said)]
+    scheduler.handle([RankLost(0, "gone")], 1.0)  # what had a slot may wait beyond the bound
+    request = Request(1, "r1", 0, (), SamplingParams(max_tokens=30))
+    handle = next(iter(scheduler._bindings))
+    scheduler.handle([Rescheduled(request, handle, RescheduleReason.RANK_LOST, [])], 1.0)
+    scheduler.schedule(1.0)
+    assert scheduler.waiting == 3 and len(model.refused) == 3
+
+
 def test_a_strike_is_a_deadline() -> None:
     model = Model(1)
     scheduler = Scheduler(model, {0: model.ranks[0]}, slots=4, preempt_rate=1.0)

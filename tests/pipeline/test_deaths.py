@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import psutil
 import pytest
@@ -84,11 +85,19 @@ def test_a_killed_processor_harms_the_requests_of_its_ranks_alone(
         assert all(a.right and a.reason == FinishReason.LENGTH for a in more)
 
 
-def test_a_processor_that_dies_again_and_again_is_given_up_after_the_last_word(
-    runtime_dir: Path,
+@pytest.mark.parametrize(
+    ("policies", "lives", "why"),
+    [
+        ({}, 4, "dies again and again: 3 restarts within 60 s"),  # the first life and three more
+        ({"restarts": 1, "within_s": 30.0}, 2, "dies again and again: 1 restarts within 30 s"),
+        ({"processor": "fail"}, 1, "policies.processor: fail"),
+    ],
+)
+def test_a_processor_is_given_up_by_the_policy_after_the_last_word(
+    runtime_dir: Path, policies: dict[str, Any], lives: int, why: str
 ) -> None:
-    with Pipeline(Topology(runtime_dir=runtime_dir)) as pipe:
-        for _ in range(4):  # the first life and three more
+    with Pipeline(Topology(runtime_dir=runtime_dir, policies=policies)) as pipe:  # type: ignore[arg-type]
+        for _ in range(lives):
             os.kill(pipe.processor_pids[0], signal.SIGKILL)
             events: list[Event] = []
             while not any(isinstance(e, ProcessorLost) for e in events):
@@ -96,7 +105,7 @@ def test_a_processor_that_dies_again_and_again_is_given_up_after_the_last_word(
                 events += pipe.poll()
         assert not any(isinstance(e, ProcessorUp) for e in events)
         for call in (pipe.poll, pipe.wait):
-            with pytest.raises(ProcessorFailed, match=r"dies again and again; .*SIGKILL"):
+            with pytest.raises(ProcessorFailed, match=rf"{why}.*SIGKILL"):
                 call()
 
 

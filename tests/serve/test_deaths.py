@@ -147,19 +147,39 @@ def test_engine_that_is_not_started_again_ends_the_server(
         pytest.param("tp:worker 0.0", {"restarts": 1}, TOO_OFTEN, marks=soak),
         pytest.param("tp:api 0", {"api": "fail"}, "policies.api: fail", marks=soak),
         ("tp:api 0", {"restarts": 1}, TOO_OFTEN),
+        ("tp:api 1", {"api": "fail"}, "policies.api: fail"),
+        ("tp:processor 0", {"processor": "fail"}, "policies.processor: fail"),
     ],
 )
 def test_policy_that_gives_up_says_so(
     tmp_path: Path, runtime_dir: Path, title: str, policies: dict[str, Any], said: str
 ) -> None:
-    with Running(tmp_path, runtime_dir, policies=policies) as server:
+    api = {"workers": 2 if title == "tp:api 1" else 1}
+    with Running(tmp_path, runtime_dir, policies=policies, api=api) as server:
         while server.process.poll() is None:
             for pid in server.pids(title):
                 os.kill(pid, signal.SIGKILL)
                 assert eventually(lambda pid=pid: gone(pid))  # type: ignore[misc]
             eventually(lambda: server.pids(title) or server.process.poll() is not None)
         assert server.process.returncode == 1
-    assert said in server.output() and "signal SIGKILL" in server.output()
+    assert said in server.output()
+    # How a forked worker ended is for the manager to log.
+    assert "signal SIGKILL" in server.output() or title == "tp:api 1"
+
+
+@soak
+def test_api_workers_that_die_again_and_again_end_the_api_server(
+    tmp_path: Path, runtime_dir: Path
+) -> None:
+    policies = {"restarts": 1}
+    with Running(tmp_path, runtime_dir, policies=policies, api={"workers": 2}) as server:
+        while server.process.poll() is None:
+            for pid in server.pids("tp:api")[1:]:
+                os.kill(pid, signal.SIGKILL)
+                assert eventually(lambda pid=pid: gone(pid))  # type: ignore[misc]
+        assert server.process.returncode == 1
+    assert "they were started again too often: 2 restarts within 60 s" in server.output()
+    assert TOO_OFTEN in server.output()
 
 
 @pytest.mark.case("B45")
@@ -241,7 +261,8 @@ def test_api_workers_come_back_200_times_while_a_thread_logs(
     (tmp_path / "noisy.py").write_text(NOISY)
     command = (str(tmp_path / "noisy.py"),)
     chance = random.Random(3)
-    with Running(tmp_path, runtime_dir, command=command, api={"workers": 8}) as server:
+    keys: dict[str, Any] = {"api": {"workers": 8}, "policies": RESTART}
+    with Running(tmp_path, runtime_dir, command=command, **keys) as server:
         manager = server.pid("tp:api 0")
 
         def all_serve() -> bool:

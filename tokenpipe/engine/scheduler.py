@@ -85,7 +85,8 @@ class Scheduler:
     `preempt_rate` and `abort_rate` are chances per bind; when it strikes is drawn evenly over the
     time that the request is expected to run. `grant` is put into each plan as the number of steps
     that a lockstep worker may run. Without `wait_for_ranks`, requests are rejected while no rank is
-    up, those that a lost rank left behind included.
+    up, those that a lost rank left behind included. New requests are rejected where no slot is free
+    and `max_queued` wait already.
     """
 
     def __init__(
@@ -99,6 +100,7 @@ class Scheduler:
         seed: int = 0,
         reuse_early: bool = True,
         wait_for_ranks: bool = True,
+        max_queued: int | None = None,
     ) -> None:
         self._pipe = pipe
         self._lanes = lanes
@@ -108,6 +110,8 @@ class Scheduler:
         self._random = random.Random(seed)
         self._reuse_early = reuse_early
         self._wait_for_ranks = wait_for_ranks
+        self._max_queued = max_queued
+        self._refused: list[Request] = []  # the queue was full; told at the next `schedule`
         self._waiting: OrderedDict[int, tuple[Request, list[int]]] = OrderedDict()
         self._bindings: dict[int, Binding] = {}  # by handle, until released
         self._running: dict[int, Binding] = {}  # by request, until its outcome
@@ -122,7 +126,7 @@ class Scheduler:
     @property
     def idle(self) -> bool:
         """Whether nothing waits and nothing runs."""
-        return not self._waiting and not self._bindings
+        return not (self._waiting or self._bindings or self._refused)
 
     @property
     def unreleased(self) -> int:
@@ -155,7 +159,7 @@ class Scheduler:
             self.counts[type(event).__name__] += 1
             match event:
                 case Submitted(request):
-                    self._waiting[request.internal_id] = (request, [])
+                    self._submitted(request)
                 case AbortRequested(request):
                     self._abort(request)
                 case Rescheduled(request, handle, reason, ids):
@@ -185,6 +189,9 @@ class Scheduler:
             self._strike(*heapq.heappop(self._strikes)[2:])
         if not self._free and not self._wait_for_ranks:
             self._reject_all()
+        for request in self._refused:
+            self._pipe.reject(request, f"unavailable: {self._max_queued} requests wait already")
+        self._refused.clear()
         placed = self._place()
         for dp in sorted({*placed, *self._orders, *(self._free if grant else ())}):
             orders = self._orders.pop(dp, _Orders())
@@ -210,6 +217,15 @@ class Scheduler:
                 self._bound(Binding(request, dp, slot, handle, now, len(ids)))
                 binds.append(_step_bind(request, handle, ids))
         return binds
+
+    def _submitted(self, request: Request) -> None:
+        room = self._max_queued
+        if room is not None and self._free:
+            room += sum(map(len, self._free.values()))  # these have a slot by the next plan
+        if room is not None and len(self._waiting) >= room:
+            self._refused.append(request)
+        else:
+            self._waiting[request.internal_id] = (request, [])
 
     def _reject_all(self) -> None:
         while self._waiting:

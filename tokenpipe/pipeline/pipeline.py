@@ -143,7 +143,7 @@ class Pipeline:
         """Wait until `poll` has something, at most `timeout_s`; False once the pipeline is closed.
 
         With an inline processor this is where it works: an engine waits for its workers here.
-        Raises `ProcessorFailed` where a processor died too often and all events are read.
+        Raises `ProcessorFailed` where a dead processor is given up and all events are read.
         """
         self._guard.check("Pipeline")
         end = None if timeout_s is None else self._clock() + timeout_s
@@ -162,7 +162,7 @@ class Pipeline:
     def poll(self) -> list[Event]:
         """Return what happened since the last call, in order; never blocks.
 
-        Raises `ProcessorFailed` where a processor died too often and all events are read.
+        Raises `ProcessorFailed` where a dead processor is given up and all events are read.
         """
         self._guard.check("Pipeline")
         if not self._closed and not self._fresh:

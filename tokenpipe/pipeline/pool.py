@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import time
-from collections import deque
 from collections.abc import Callable
 
 from tokenpipe.processor import CONTROL_BYTES, ProcessorService
-from tokenpipe.supervisor import Child, ChildSpec, Supervisor
+from tokenpipe.supervisor import Budget, Child, ChildSpec, Supervisor
 from tokenpipe.topology import Topology
 from tokenpipe.transport import (
     Claim,
@@ -27,9 +26,6 @@ from tokenpipe.transport import (
 
 from .links import ProcessorLink
 
-RESTARTS = 3  # of one processor within
-RESTARTS_WITHIN_S = 60.0
-
 
 class Pool:
     """The processors of one pipeline and the engine's links to them."""
@@ -48,7 +44,8 @@ class Pool:
         self.services: list[ProcessorService] = []
         self.children: dict[int, Child] = {}
         self._claims: list[Claim] = []  # of inline processors
-        self._restarts: dict[int, deque[float]] = {}
+        self._policies = topology.policies
+        self._budget = Budget(self._policies.restarts, self._policies.within_s)
         self._instance = instance
         self._topology = topology
         self._me = me
@@ -111,14 +108,13 @@ class Pool:
         for claim in self._claims:
             claim.release()
 
-    def may_restart(self, index: int) -> bool:
-        """Take one restart of a processor out of its budget; False where it is used up."""
-        now = self._clock()
-        taken = self._restarts.setdefault(index, deque(maxlen=RESTARTS))
-        if len(taken) == RESTARTS and now - taken[0] < RESTARTS_WITHIN_S:
-            return False
-        taken.append(now)
-        return True
+    def refusal(self, index: int) -> str | None:
+        """Say why a dead processor is not started again; None takes one restart and allows it."""
+        if self._policies.processor == "fail":
+            return "policies.processor: fail"
+        if self._budget.take(str(index), self._clock()):
+            return None
+        return f"it dies again and again: {self._budget}"
 
     def _link(self, index: int, commands: LaneSender, reports: LaneReceiver) -> ProcessorLink:
         ranks = self._topology.ranks_of(index)

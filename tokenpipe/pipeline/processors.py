@@ -96,10 +96,11 @@ class Processors:
         link.died(f"{child} was put down: {link.trouble}")
 
     def replace(self, death: Death, commands: Sequence[Message]) -> None:
-        """Start a dead processor anew and send it `commands`. ProcessorFailed: too often."""
-        if not self._pool.may_restart(death.processor):
+        """Start a dead processor anew and send it `commands`. ProcessorFailed: by the policy."""
+        refusal = self._pool.refusal(death.processor)
+        if refusal is not None:
             raise ProcessorFailed(
-                f"processor {death.processor} dies again and again; the last time: {death.reason}"
+                f"processor {death.processor} was lost ({refusal}): {death.reason}"
             )
         self._links[death.processor] = self._pool.start(death.processor)
         self._links[death.processor].dispatch(commands)

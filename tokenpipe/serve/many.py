@@ -11,16 +11,19 @@ import ctypes
 import logging
 import os
 import signal
+import time
 from typing import Any
 
 from gunicorn.app.base import BaseApplication
 from gunicorn.arbiter import Arbiter
+from gunicorn.errors import HaltServer
 from gunicorn.workers.base import Worker
 from uvicorn_worker import UvicornWorker
 
 from tokenpipe.errors import TokenpipeError
 from tokenpipe.logs import set_up_logs
 from tokenpipe.pulse import set_title
+from tokenpipe.supervisor import Budget
 
 from .app import make_app
 from .server import CLOSE_S, DrainingServer, make_config
@@ -30,6 +33,7 @@ from .state import ServerState
 PR_SET_PDEATHSIG = 1
 SPARE_S = CLOSE_S + 1.0  # of the manager's patience, past that of the workers
 _settings: list[Settings] = []  # the manager's; a worker inherits it by its fork
+_budget: list[Budget] = []  # of its workers, all together
 
 
 class ApiWorker(UvicornWorker):  # type: ignore[misc]
@@ -59,6 +63,8 @@ class ApiWorker(UvicornWorker):  # type: ignore[misc]
 def run(settings: Settings) -> int:
     """Serve until told to stop; return the exit status."""
     _settings[:] = [settings]
+    policies, workers = settings.topology.policies, settings.topology.api.workers
+    _budget[:] = [Budget(policies.restarts * workers, policies.within_s)]
     _Manager(settings).run()  # ends by SystemExit
     return 0
 
@@ -128,6 +134,18 @@ def _post_fork(_arbiter: Arbiter, worker: Worker) -> None:
     set_up_logs("api", str(worker.age), instance=name, also=also, form=form, level=level)
 
 
-def _child_exit(_arbiter: Arbiter, worker: Worker) -> None:
+def _child_exit(arbiter: Arbiter, worker: Worker) -> None:
     (settings,) = _settings
     settings.pulse.left(worker.pid)
+    if not arbiter.LISTENERS:
+        return  # it stops, and this worker was told to end
+    policies = settings.topology.policies
+    if policies.api == "fail":
+        why = "policies.api: fail"
+    elif _budget[0].take("worker", time.monotonic()):
+        return
+    else:
+        why = f"they were started again too often: {_budget[0]}"
+    said = f"API worker {worker.age} (pid {worker.pid}) died ({why})"
+    settings.pulse.failed(said)
+    raise HaltServer(said)
