@@ -41,7 +41,7 @@ class Hosted(threading.Thread):
             runtime_dir=runtime_dir, slots_per_rank=8, timeouts={"startup_s": 200.0}
         )
         arguments = {"blocks": blocks, "report": str(self.report)}
-        self._spec = EngineSpec("examples.openvino_genai.adapter:OpenVINOEngine", arguments)
+        self._spec = EngineSpec("examples.openvino.adapter:OpenVINOEngine", arguments)
         self.up = threading.Event()
         self.host: EngineHost | None = None
         self.error: BaseException | None = None
@@ -78,7 +78,7 @@ class Hosted(threading.Thread):
 def own(tokens: int) -> list[list[int]]:
     """Return what OpenVINO says of itself, asked one prompt after another, without tokenpipe."""
     done = subprocess.run(
-        [sys.executable, "-m", "examples.openvino_genai.plain"],
+        [sys.executable, "-m", "examples.openvino.plain"],
         input=json.dumps([PROMPTS, tokens]),
         capture_output=True,
         text=True,

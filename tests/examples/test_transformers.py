@@ -48,7 +48,7 @@ def model() -> Any:
 @pytest.fixture
 def engine(model: Any, runtime_dir: Path, request: pytest.FixtureRequest) -> Iterator[Any]:
     """Give an engine with as many cache blocks as the test asks for."""
-    from examples.transformers_cb.adapter import TransformersEngine
+    from examples.transformers.adapter import TransformersEngine
 
     blocks = getattr(request, "param", 12)
     options = {"page_size": 8, "slots_per_rank": 16, "runtime_dir": runtime_dir}

@@ -1,7 +1,7 @@
 """Carry the tokens of OpenVINO GenAI's continuous batching through tokenpipe.
 
 `step()` holds the GIL, seconds in a prefill, so this runs in a worker process of its own:
-`python -m tokenpipe serve --engine examples.openvino_genai.adapter:OpenVINOEngine`.
+`python -m tokenpipe serve --engine examples.openvino.adapter:OpenVINOEngine`.
 It preempts by itself; all that shows is a step without a token for a request that runs.
 """
 
