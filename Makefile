@@ -57,7 +57,7 @@ demo: build $(VENV)/.smollm2
 
 # One process each: frameworks do not share a process gladly.
 examples: build $(VENV)/.examples
-	$(PY) -m pytest tests/examples/test_smollm2.py $(ARGS)
+	$(PY) -m pytest tests/examples/test_smollm2.py tests/examples/test_served.py $(ARGS)
 	$(PY) -m pytest tests/examples/test_openvino.py $(ARGS)
 	$(PY) -m pytest tests/examples/test_transformers.py $(ARGS)
 	$(PY) -m pytest tests/runners/test_torch.py $(ARGS)

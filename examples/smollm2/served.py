@@ -1,11 +1,14 @@
 """SmolLM2 as a model for tokenpipe's own host and API server.
 
-`python -m tokenpipe serve --engine examples.smollm2.served:make` runs it behind HTTP; here the
-scheduler is tokenpipe's, and this is all that a model needs to be served.
+`python -m examples.smollm2.served smollm2.yaml` writes a topology with its tokenizer, and
+`python -m tokenpipe serve smollm2.yaml --engine examples.smollm2.served:make` runs it behind HTTP.
+The scheduler is tokenpipe's, and `Served` is all that a model needs to be served.
 """
 
 from __future__ import annotations
 
+import json
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +16,7 @@ from tokenpipe import StepBind, runner_for
 from tokenpipe.engine import Place, Rows
 
 from .model import SmolLM2
+from .tokenizer import Chat
 from .weights import Weights, unpack
 
 
@@ -64,3 +68,21 @@ class Served:
 
 
 make = Served
+
+
+def topology() -> dict[str, Any]:
+    """Return what a topology has to say of the model; unpacks it where that was not done yet."""
+    folder = unpack()
+    shape = Weights(folder).settings
+    return {
+        "vocab_size": shape["vocabulary"],
+        "eos_token_ids": [shape["eos"]],
+        "tokenizer": str(Chat().save(folder)),
+        "slots_per_rank": 8,
+        "timeouts": {"startup_s": 120},
+        "api": {"model": "SmolLM2-135M-Instruct"},
+    }
+
+
+if __name__ == "__main__":
+    Path(sys.argv[1]).write_text(json.dumps(topology(), indent=2) + "\n")  # JSON is YAML

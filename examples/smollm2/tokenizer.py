@@ -40,13 +40,19 @@ class Chat:
         special = [t for t, kind in zip(tokens, kinds, strict=True) if kind == CONTROL]
         self.tokenizer.add_special_tokens([AddedToken(token, special=True) for token in special])
         jinja = ImmutableSandboxedEnvironment(trim_blocks=True, lstrip_blocks=True)
-        self._template = jinja.from_string(fields["tokenizer.chat_template"].contents())
+        self._source: str = fields["tokenizer.chat_template"].contents()
+        self._template = jinja.from_string(self._source)
 
     def save(self, folder: Path) -> Path:
-        """Write the tokenizer where a topology can name it; returns its path."""
-        path = folder / "tokenizer.json"
-        if not path.exists():
+        """Write the tokenizer where a topology can name it, its template beside; returns its path.
+
+        The API server finds a template of that name.
+        """
+        path, template = folder / "tokenizer.json", folder / "chat_template.jinja"
+        if not (path.exists() and template.exists()):
             part = folder / f"tokenizer.{os.getpid()}.part"
+            part.write_text(self._source)
+            part.replace(template)
             self.tokenizer.save(str(part))
             part.replace(path)
         return path
