@@ -24,6 +24,7 @@ typedef struct tp_step_view {
     const uint8_t *handles, *counts, *token_ids, *status, *position;
     const uint8_t *lp_k, *lp_ids, *lp_values, *lp_ranks;
     uint32_t lp_entries, lp_tokens;
+    int continues; /* handles and position are NULL: those of the frame before, moved on */
 } tp_step_view;
 
 tp_result tp_step_parse(const uint8_t *data, size_t size, tp_step_view *view);

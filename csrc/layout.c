@@ -15,6 +15,7 @@ const char *tp_result_text(tp_result result) {
     case TP_E_TRAILING: return "bytes after the frame";
     case TP_E_LIMIT: return "too many rows or tokens";
     case TP_E_MEMORY: return "out of memory";
+    case TP_E_BASIS: return "it continues a frame that is not the one before it";
     case TP_E_FOREIGN: return "the tokenizer failed";
     }
     return "unknown result";

@@ -42,7 +42,7 @@ enum tp_finish {
 
 /* Columns of a StepFrame. Little-endian arrays in msgpack bins; an absent column is its default. */
 enum tp_step_column {
-    TP_STEP_HANDLES = 1,   /* i64[rows], required when rows > 0 */
+    TP_STEP_HANDLES = 1,   /* i64[rows], absent: those of the frame before, each a row further */
     TP_STEP_COUNTS = 2,    /* u16[rows], default all 1 */
     TP_STEP_TOKENS = 3,    /* i32[tokens], required when tokens > 0 */
     TP_STEP_STATUS = 4,    /* u8[rows], default all 0 (ok) */
@@ -97,6 +97,7 @@ typedef enum tp_result {
     TP_E_TRAILING,    /* bytes after the frame */
     TP_E_LIMIT,       /* more rows or tokens than TP_MAX_* */
     TP_E_MEMORY,
+    TP_E_BASIS,       /* continues a frame that is not the one before, or has other rows */
     TP_E_FOREIGN      /* the tokenizer's own decoder failed */
 } tp_result;
 

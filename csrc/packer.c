@@ -16,6 +16,7 @@ int tp_packer_init(tp_packer *p, uint32_t dp, uint32_t tp, uint32_t slots, uint3
 
 void tp_packer_free(tp_packer *p) {
     free(p->at);
+    tp_run_free(&p->run);
     tp_scratch_free(&p->scratch);
     memset(p, 0, sizeof *p);
 }
@@ -105,6 +106,7 @@ static int count_positions(tp_packer *p, tp_step_rows *rows, tp_fault *fault) {
 int tp_packer_pack(tp_packer *p, const tp_step_input *in, tp_step_rows *rows, tp_fault *fault) {
     uint64_t bad = 0;
     tp_packer_roll_back(p);
+    tp_run_settle(p);
     *rows = (tp_step_rows){
         .lane = in->lane, .dp = p->dp, .tp = p->tp, .step = in->step, .mono_ns = in->mono_ns};
     if (tp_packer_convert(p, in, rows, &bad, fault) < 0 ||

@@ -53,6 +53,20 @@ typedef struct tp_scratch {
     tp_replaced *replaced;
 } tp_scratch;
 
+/* Frames that continue one that names its rows. So many rows' worth of tokens is the most that a
+ * reader can lose behind a frame that it could not take. */
+#define TP_RUN_FRAMES 63u
+
+/* The rows of the newest frame, where the next one may continue it. */
+typedef struct tp_run {
+    tp_lane_header lane; /* of that frame */
+    int64_t *handles;
+    uint8_t *marks;        /* a bit per slot, all 0 between calls; NULL until it is needed */
+    size_t rows, capacity; /* rows 0: nothing to continue */
+    uint32_t frames;       /* since the rows were named; so many tokens of each `at` does not know */
+    int sole;              /* whether no handle has two rows; -1: not looked at */
+} tp_run;
+
 typedef struct tp_packer {
     uint32_t dp, tp, slots;
     uint32_t max_token; /* vocab_size - 1 */
@@ -61,6 +75,7 @@ typedef struct tp_packer {
     size_t replaced;    /* how many of them began a handle */
     const uint16_t *counts; /* theirs, in the scratch; NULL = all 1 */
     uint64_t bad_tokens, pending_bad;
+    tp_run run;
     tp_scratch scratch;
 } tp_packer;
 
@@ -80,6 +95,7 @@ void tp_packer_roll_back(tp_packer *p);
 
 typedef struct tp_plain {
     size_t rows, head_size;
+    int continues;          /* the frame before: then it names no handles and no positions */
     const uint8_t *handles; /* in the frame */
     uint8_t head[128];      /* at most 5 bytes and 10 integers of 9 */
 } tp_plain;
@@ -90,6 +106,16 @@ size_t tp_plain_begin(tp_packer *p, const tp_step_input *in, tp_plain *plain);
 int tp_plain_write(tp_packer *p, const tp_step_input *in, tp_plain *plain, uint8_t *out);
 /* Takes back what was counted; the frame is still there. */
 void tp_plain_undo(tp_packer *p, const tp_plain *plain);
+
+/* ---- packer_run.c: steps of the same rows ---- */
+
+/* Whether the step's rows are those of the newest frame, and its frame the next one of the lane. */
+int tp_run_goes_on(tp_packer *p, const tp_step_input *in);
+/* Lets the next frame continue this one, which named its rows: one token each, all of them counted. */
+void tp_run_begin(tp_packer *p, const tp_step_input *in);
+/* Ends a run: the positions know of all its tokens. */
+void tp_run_settle(tp_packer *p);
+void tp_run_free(tp_run *run);
 
 /* ---- packer_rows.c: judging and converting, no positions ---- */
 

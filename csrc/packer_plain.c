@@ -1,4 +1,4 @@
-/* The step of a batch that goes on: a good token for each row, every handle known. It is written
+/* The step of a batch that runs: a good token for each row, every handle known. It is written
  * straight into its frame: a forward loop publishes with cold caches, so each line of memory counts
  * that is not touched. Whatever is not plain is left to tp_packer_pack, which says the same. */
 #include "columns.h"
@@ -16,13 +16,19 @@ TP_HOT size_t tp_plain_begin(tp_packer *p, const tp_step_input *in, tp_plain *pl
         in->lp_ranks.width != 0 || n == 0 || n != in->tokens.n || n > TP_MAX_ROWS / 2) {
         return 0;
     }
+    plain->continues = tp_run_goes_on(p, in);
+    if (!plain->continues) {
+        tp_run_settle(p);
+    }
     const uint64_t header[TP_STEP_FIELDS] = {
         in->lane.instance, in->lane.sender, in->lane.receiver, in->lane.seq, p->dp, p->tp,
         in->step,          n,               n,                 in->mono_ns};
-    uint8_t *end = tp_head_write(TP_KIND_STEP, header, TP_STEP_FIELDS, 3, plain->head);
+    uint8_t *end = tp_head_write(TP_KIND_STEP, header, TP_STEP_FIELDS, plain->continues ? 1 : 3,
+                                 plain->head);
     plain->rows = n;
     plain->head_size = (size_t)(end - plain->head);
-    return plain->head_size + 3 + tp_bin_size(8 * n) + 2 * tp_bin_size(4 * n);
+    const size_t size = plain->head_size + 1 + tp_bin_size(4 * n);
+    return plain->continues ? size : size + 2 + tp_bin_size(8 * n) + tp_bin_size(4 * n);
 }
 
 /* Counts a token for each row and writes where it stands; returns how many rows were plain. */
@@ -75,6 +81,15 @@ TP_HOT int tp_plain_write(tp_packer *p, const tp_step_input *in, tp_plain *plain
     const size_t n = plain->rows;
     uint32_t any = 0;
     memcpy(out, plain->head, plain->head_size);
+    if (plain->continues) {
+        if (!put_tokens(&in->tokens, p->max_token,
+                        column(out + plain->head_size, TP_STEP_TOKENS, 4 * n))) {
+            return 0;
+        }
+        p->run.frames++;
+        p->run.lane.seq++;
+        return 1;
+    }
     uint8_t *handles = column(out + plain->head_size, TP_STEP_HANDLES, 8 * n);
     uint8_t *tokens = column(handles + 8 * n, TP_STEP_TOKENS, 4 * n);
     uint8_t *position = column(tokens + 4 * n, TP_STEP_POSITION, 4 * n);
@@ -88,9 +103,16 @@ TP_HOT int tp_plain_write(tp_packer *p, const tp_step_input *in, tp_plain *plain
         take_back(p, handles, counted);
         return 0;
     }
+    tp_run_begin(p, in);
     return 1;
 }
 
 void tp_plain_undo(tp_packer *p, const tp_plain *plain) {
+    if (plain->continues) {
+        p->run.frames--;
+        p->run.lane.seq--;
+        return;
+    }
     take_back(p, plain->handles, plain->rows);
+    p->run.rows = 0;
 }

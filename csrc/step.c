@@ -26,7 +26,10 @@ tp_result tp_step_parse(const uint8_t *data, size_t size, tp_step_view *view) {
         .mono_ns = h[9],
     };
     const uint32_t rows = view->rows, tokens = view->tokens;
-    if (c[TP_STEP_HANDLES].size != rows * 8 || c[TP_STEP_TOKENS].size != tokens * 4) {
+    view->continues = rows > 0 && c[TP_STEP_HANDLES].data == NULL;
+    if ((!view->continues && c[TP_STEP_HANDLES].size != rows * 8) ||
+        (view->continues && c[TP_STEP_POSITION].data != NULL) ||
+        c[TP_STEP_TOKENS].size != tokens * 4) {
         return TP_E_COLUMN;
     }
     view->handles = c[TP_STEP_HANDLES].data;

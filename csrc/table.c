@@ -60,6 +60,7 @@ void tp_table_clear(tp_table *t) {
     }
     for (uint32_t i = 0; i < t->rank_count; i++) {
         free(t->ranks[i].slots);
+        tp_basis_free(&t->ranks[i].basis);
     }
     for (uint32_t i = 0; i < t->client_count; i++) {
         free(t->clients[i].dirty);

@@ -121,10 +121,19 @@ typedef struct tp_slot {
     uint64_t floor; /* generations up to it are bound or dead, never parked */
 } tp_slot;
 
+/* The rows of a leader's newest frame, and where each stands behind it. */
+typedef struct tp_basis {
+    uint64_t instance, sender, seq; /* of that frame */
+    int64_t *handles;
+    uint32_t *position;
+    uint32_t rows, capacity; /* rows 0: nothing to go on from */
+} tp_basis;
+
 typedef struct tp_rank {
     uint32_t dp;
     uint64_t last_step, any_step;
     tp_slot *slots;
+    tp_basis basis;
 } tp_rank;
 
 typedef struct tp_table_counters {
@@ -210,6 +219,12 @@ void tp_table_raise_floor(tp_table *t, tp_slot *slot, uint64_t generation);
 
 /* ---- table_feed.c ---- */
 tp_result tp_table_feed(tp_table *t, uint32_t dp, uint32_t tp, const uint8_t *data, size_t size);
+
+/* ---- table_basis.c ---- */
+/* Gives a frame that continues the rows it means; TP_E_BASIS where it does not follow the basis. */
+tp_result tp_basis_take(tp_basis *basis, tp_step_view *v);
+void tp_basis_keep(tp_basis *basis, const tp_step_view *v); /* once it is applied */
+void tp_basis_free(tp_basis *basis);
 
 /* ---- table_row.c: a row that is not plain ---- */
 typedef struct tp_row {

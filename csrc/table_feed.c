@@ -133,6 +133,10 @@ tp_result tp_table_feed(tp_table *t, uint32_t dp, uint32_t tp, const uint8_t *da
     if (rank == NULL || v.dp != dp || v.tp != tp) {
         return TP_E_HEADER;
     }
+    result = tp_basis_take(&rank->basis, &v);
+    if (result != TP_OK) {
+        return result;
+    }
     /* parked, an end and a marker: no row has more events than that */
     result = tp_table_reserve_events(t, (uint64_t)v.rows * 3 + t->client_count);
     if (result != TP_OK) {
@@ -146,6 +150,7 @@ tp_result tp_table_feed(tp_table *t, uint32_t dp, uint32_t tp, const uint8_t *da
     t->counters.frames++;
     t->counters.rows += v.rows;
     feed_rows(t, rank, &v, again);
+    tp_basis_keep(&rank->basis, &v);
     for (uint32_t i = 0; i < t->client_count; i++) {
         tp_client *c = &t->clients[i];
         if (!c->crowded && tp_client_bytes(c) > t->merge_limit) {

@@ -48,6 +48,7 @@ def valid() -> Iterator[tuple[str, bytes]]:
     yield "plain decode, the first step of both handles", oracle.write(plain)
     later = frame(1, (5, 0, 3, 99), handles=two, tokens=[13, 14], position=[1, 70000])
     yield "plain decode, a later step", oracle.write(later)
+    yield "the same rows once more, unnamed: it continues the frame before it", continuing(later)
     yield (
         "only a marker",
         oracle.write(
@@ -144,6 +145,17 @@ def valid() -> Iterator[tuple[str, bytes]]:
     )
 
 
+def continuing(before: oracle.Frame) -> bytes:
+    """Return the frame behind a plain one of two rows that has two tokens for the first."""
+    header = {**before.header, "seq": before.header["seq"] + 1, "step": 4, "tokens": 3}
+    given = {"counts": [2, 1], "tokens": [15, 16, 17], "handles": [], "position": []}
+    columns = {
+        c.name: np.array(given.get(c.name, before.columns[c.name]), c.dtype)
+        for c in oracle.STEP.columns
+    }
+    return oracle.write(oracle.Frame(oracle.STEP, header, columns))
+
+
 def changed(raw: bytes, header: dict[int, Any] | None = None, **columns: bytes | None) -> bytes:
     """Return a step's bytes with header elements or columns (`c1=...`) replaced."""
     value = msgpack.unpackb(raw, strict_map_key=False)
@@ -197,7 +209,7 @@ def invalid() -> Iterator[tuple[str, bytes]]:
     yield "more rows than there may be", changed(good, {7: (1 << 20) + 1})
     yield "rows 2^61: times eight it is 0 in 64 bits", changed(good, {7: 1 << 61})
     yield "more tokens than there may be", changed(good, {8: (1 << 24) + 1})
-    yield "handles absent", changed(good, c1=None)
+    yield "positions, but no handles", changed(good, c1=None, c5=bytes(4))
     yield "half a handle", changed(good, c1=b"1234")
     yield "handles of two rows", changed(good, c1=bytes(16))
     yield "counts of one byte a row", changed(good, c2=b"\x02")
@@ -220,9 +232,11 @@ def invalid() -> Iterator[tuple[str, bytes]]:
     yield "a pickle", b"\x80\x04\x95\x0a\x00\x00\x00\x00\x00\x00\x00]\x94(K\x01K\x02e."
 
 
-def meaning(raw: bytes) -> dict[str, Any]:
-    """Return header and columns as JSON can say them."""
+def meaning(raw: bytes, before: bytes = b"") -> dict[str, Any]:
+    """Return header and columns as JSON can say them; `before` is the frame that stands before."""
     read = oracle.read(raw, raw[1])
+    if read.continues:
+        read = oracle.follow(oracle.read(before, 1), read)
 
     def plain(array: np.ndarray) -> list[Any]:
         return [repr(v) if isinstance(v, float) else v for v in array.tolist()]
@@ -244,8 +258,10 @@ def main() -> None:
         folder.mkdir(parents=True, exist_ok=True)
         for old in folder.iterdir():
             old.unlink()
+    before = b""
     for number, (shows, raw) in enumerate(valid(), 1):
-        store(VECTORS / "valid", number, raw, {"shows": shows, **meaning(raw)})
+        store(VECTORS / "valid", number, raw, {"shows": shows, **meaning(raw, before)})
+        before = raw
     for number, (why, raw) in enumerate(invalid(), 1):
         try:
             oracle.read(raw, 1)

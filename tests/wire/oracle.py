@@ -109,6 +109,11 @@ class Frame:
     header: dict[str, int]
     columns: dict[str, np.ndarray]
 
+    @property
+    def continues(self) -> bool:
+        """Whether its rows are those of the frame before: it has no handles, no positions."""
+        return self.shape is STEP and self.header["rows"] > 0 and not len(self.columns["handles"])
+
 
 def _need(condition: object, why: str) -> None:
     if not condition:
@@ -158,7 +163,12 @@ def _body(shape: Shape, body: object) -> dict[int, bytes]:
 def _columns(shape: Shape, names: dict[str, int], body: dict[int, bytes]) -> dict[str, np.ndarray]:
     n = {"rows": names["rows"], "tokens": names["tokens"]}
     columns: dict[str, np.ndarray] = {}
+    continues = shape is STEP and names["rows"] > 0 and not body.get(1)
     for column in shape.columns:
+        if continues and column.name in ("handles", "position"):
+            _need(not body.get(column.id), column.name)
+            columns[column.name] = np.empty(0, column.dtype)
+            continue
         if column.per == "entries" and "entries" not in n:
             k, counts = columns["lp_k"].astype(int), columns["counts"].astype(int)
             _need((k >= -1).all(), "lp_k")
@@ -180,6 +190,19 @@ def _columns(shape: Shape, names: dict[str, int], body: dict[int, bytes]) -> dic
         if column.name == "counts":
             _need(int(columns["counts"].astype(int).sum()) == n["tokens"], "counts")
     return columns
+
+
+def follow(before: Frame, frame: Frame) -> Frame:
+    """Return a frame that continues with the handles and positions that it means."""
+    if not frame.continues:
+        return frame
+    mine, theirs = frame.header, before.header
+    _need(before.shape is STEP and not before.continues, "no StepFrame before it")
+    _need(all(mine[name] == theirs[name] for name in ("instance", "sender", "rows")), "not its")
+    _need(mine["seq"] == theirs["seq"] + 1, "not the one before")
+    position = before.columns["position"] + before.columns["counts"]
+    filled = {"handles": before.columns["handles"], "position": position.astype("<u4")}
+    return Frame(frame.shape, mine, {**frame.columns, **filled})
 
 
 def write(frame: Frame) -> bytes:

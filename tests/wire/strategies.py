@@ -48,6 +48,8 @@ def frames(draw: st.DrawFn, kind: int) -> oracle.Frame:
     for name in shape.header:
         limit = shape.limits.get(name, oracle.U64)
         header[name] = n[name] if name in ("rows", "tokens") else draw(st.integers(0, limit))
+    if kind == 1 and rows and draw(st.booleans()):  # one that continues the frame before
+        columns |= {name: columns[name][:0] for name in ("handles", "position")}
     return oracle.Frame(shape, header, columns)
 
 

@@ -20,6 +20,15 @@ PACK = {1: _core.pack_step, 2: _core.pack_output}
 VIEW = {1: StepFrame, 2: OutputFrame}
 PROPERTY = {"position": "positions"}  # where a view's name is not the column's
 
+
+def whole(frame: oracle.Frame) -> oracle.Frame:
+    """Give a frame that continues rows of its own."""
+    if frame.continues:
+        named = np.arange(frame.header["rows"], dtype="<i8")
+        frame.columns.update(handles=named, position=named.astype("<u4"))
+    return frame
+
+
 anything = st.one_of(frames(1), frames(2))
 
 
@@ -31,7 +40,7 @@ def columns_of(frame: oracle.Frame) -> dict[int, bytes]:
 
 @given(anything)
 def test_reads_what_the_twin_writes(frame: oracle.Frame) -> None:
-    view = VIEW[frame.shape.kind].unpack(oracle.write(frame))
+    view = VIEW[frame.shape.kind].unpack(oracle.write(whole(frame)))
     assert tuple(view.header) == tuple(frame.header.values())[:4]
     assert isinstance(view.header, LaneHeader)
     for name in frame.shape.header[4:]:
@@ -111,6 +120,36 @@ def agree(raw: bytes, kind: int) -> None:
     again = oracle.read(PACK[kind](header, columns), kind)
     for name, array in expected.columns.items():
         assert again.columns[name].tobytes() == array.tobytes()
+
+
+@given(frames(1), frames(1), st.sampled_from(["instance", "sender", "seq", "rows", None]))
+def test_continues_the_frame_before_and_no_other(
+    before: oracle.Frame, frame: oracle.Frame, amiss: str | None
+) -> None:
+    whole(before)
+    frame.columns.update({name: frame.columns[name][:0] for name in ("handles", "position")})
+    for name in ("instance", "sender"):
+        frame.header[name] = before.header[name]
+    frame.header["seq"] = (before.header["seq"] + 1) & oracle.U64
+    if amiss in ("instance", "sender", "seq"):
+        frame.header[amiss] ^= 1
+    raw = oracle.write(frame)
+    first = StepFrame.unpack(oracle.write(before))
+    if not frame.header["rows"]:  # it has nothing to continue with
+        assert StepFrame.unpack(raw, first).handles.tolist() == []
+        return
+    try:
+        expected = oracle.follow(before, frame)
+    except oracle.Refused:
+        with pytest.raises(FrameError, match="not the one before"):
+            StepFrame.unpack(raw, first)
+        with pytest.raises(FrameError, match="not the one before"):
+            StepFrame.unpack(raw)
+        return
+    view = StepFrame.unpack(raw, first)
+    assert view.handles.tolist() == expected.columns["handles"].tolist()
+    assert view.positions.tolist() == expected.columns["position"].tolist()
+    assert view.tokens.tobytes() == expected.columns["tokens"].tobytes()
 
 
 def test_skips_columns_and_header_fields_it_does_not_know() -> None:

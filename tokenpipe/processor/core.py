@@ -16,7 +16,6 @@ from tokenpipe.wire import (
     RankOpened,
     RanksDiffer,
     Snapshot,
-    StepFrame,
 )
 
 from .commands import Commands
@@ -128,7 +127,7 @@ class Processor:
         elif rank.verifier is None:
             self._counted["tp_ignored"] += 1
         if rank.verifier is not None:
-            step = StepFrame.unpack(frame)
+            step = rank.verifier.read(tp, frame)
             if (step.dp, step.tp) != (rank.dp, tp):
                 raise FrameError(f"StepFrame of dp {step.dp}, tp {step.tp} on another lane")
             for found in rank.verifier.feed(step):

@@ -24,6 +24,7 @@ class Verifier:
     def __init__(self, tp_size: int, window: int) -> None:
         self._window = window
         self._steps: list[dict[int, StepFrame]] = [{} for _ in range(tp_size)]
+        self._newest: list[StepFrame | None] = [None] * tp_size
         self._reported: set[int] = set()
         self.compared = 0
         self.skipped = 0  # left the window without a counterpart
@@ -33,6 +34,12 @@ class Verifier:
         for steps in self._steps:
             steps.clear()
         self._reported.clear()
+
+    def read(self, tp: int, raw: bytes) -> StepFrame:
+        """Return the next frame of a TP rank's lane; FrameError says what is the matter with it."""
+        before, self._newest[tp] = self._newest[tp], None
+        frame = self._newest[tp] = StepFrame.unpack(raw, before)
+        return frame
 
     def feed(self, frame: StepFrame) -> Iterator[Divergence]:
         """Add a step and yield what it shows; each TP rank is named once in a rank's life."""

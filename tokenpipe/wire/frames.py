@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tokenpipe import _core
+from tokenpipe.errors import FrameError
 
 from .lane import LaneHeader
 
@@ -49,11 +50,26 @@ class StepFrame:
     columns: dict[int, bytes]  # as on the wire; an absent column has its default
 
     @classmethod
-    def unpack(cls, frame: bytes) -> StepFrame:
-        """Return the frame's columns; FrameError says what is malformed."""
+    def unpack(cls, frame: bytes, before: StepFrame | None = None) -> StepFrame:
+        """Return the frame's columns; FrameError says what is malformed.
+
+        `before` is the sender's frame before this one: where this one continues it, its handles
+        and positions are filled in from there, and FrameError says that it is not the one.
+        """
         header, columns = _core.unpack_step(frame)
         dp, tp, step, rows, tokens, mono_ns = header[4:]
-        return cls(LaneHeader(*header[:4]), dp, tp, step, rows, tokens, mono_ns, columns)
+        lane = LaneHeader(*header[:4])
+        if rows and 1 not in columns:
+            if before is None or not before._leads_to(lane, rows):
+                raise FrameError("StepFrame: it continues a frame that is not the one before it")
+            positions = before.positions + before.counts
+            columns |= {1: before.columns[1], 5: positions.astype(np.uint32).tobytes()}
+        return cls(lane, dp, tp, step, rows, tokens, mono_ns, columns)
+
+    def _leads_to(self, lane: LaneHeader, rows: int) -> bool:
+        mine = self.header
+        before = (mine.instance, mine.sender, mine.seq + 1, self.rows)
+        return before == (lane.instance, lane.sender, lane.seq, rows)
 
     @property
     def handles(self) -> I64:
