@@ -8,6 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
 
+from tokenpipe._core import peek
 from tokenpipe.runners import Publisher, StepLane
 from tokenpipe.topology import Topology
 from tokenpipe.transport import (
@@ -99,7 +100,13 @@ class Far:
 
     def steps(self) -> list[StepFrame]:
         """Return the frames that came, as steps."""
-        return [StepFrame.unpack(frame) for frame in self.frames]
+        newest: dict[int, StepFrame] = {}  # of each sender
+        steps = []
+        for frame in self.frames:
+            step = StepFrame.unpack(frame, newest.get(peek(frame)[2]))
+            steps.append(step)
+            newest[step.header.sender] = step
+        return steps
 
     def messages(self) -> list[Message]:
         """Return the frames that came, as control messages."""
