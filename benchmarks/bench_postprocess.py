@@ -4,6 +4,11 @@ Ours is the processor's own path, StepFrame in and OutputFrame with text columns
 matching and packing included), with and without Python strings made of it. Beside it two ways of
 engines in Python: a `DecodeStream` per sequence, and a batched decode of two windows per sequence.
 All see the same tokens, in one process by turns; the exit status is 1 where a text is wrong.
+
+The second table is of one side, ours: what a token costs from one length of output to the next, the
+growing of buffers included. There a table is one that has had requests before, as a processor's is
+but in its first milliseconds; what a request costs once, its bind (state, buffers, the automaton of
+its stop strings) and its drop, is a figure of its own and in no token's.
 """
 
 from __future__ import annotations
@@ -14,6 +19,7 @@ import pydoc_data.topics
 import statistics
 import time
 from collections.abc import Callable
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -34,6 +40,8 @@ from .vocabularies import TEXT, encode, tekken, words_of
 BATCH = 256
 LANE = (1, 2, 3, 4)
 LENGTHS = (10, 100, 1_000, 10_000, 60_000)
+ROUNDS = 40  # of new requests, for the figures of their first tokens
+CHUNK = 10  # frames made at once: few, so that they are in cache; divides all lengths
 STOPS = ("</answer>", "\n\nHuman:", "<|im_end|>", "END-OF-LIST")
 Report = dict[str, Any]
 Side = Callable[[np.ndarray[Any, Any]], list[str]]
@@ -47,11 +55,21 @@ class Ours:
             0, [0], batch, vocabulary.size, [], 1 << 20, 1 << 40, vocabulary.table
         )
         self.table.open_client(0)
-        self.handles = np.array([make_handle(0, slot, 1) for slot in range(batch)])
         self.packer = _core.StepPacker(0, 0, batch)
-        wish = wish_for(stop=stop)
+        self.wish = wish_for(stop=stop)
+        self.handles = np.zeros(batch, np.int64)
+        self.bind(1)
+
+    def bind(self, generation: int) -> None:
+        """Bind a new request in every slot."""
+        self.handles = np.array([make_handle(0, s, generation) for s in range(len(self.handles))])
         for slot, handle in enumerate(self.handles.tolist()):
-            self.table.bind(handle, slot, 0, 1 << 30, 0, True, (), (), False, wish)
+            self.table.bind(handle, slot, 0, 1 << 30, 0, True, (), (), False, self.wish)
+
+    def drop(self) -> None:
+        """Drop every request."""
+        for handle in self.handles.tolist():
+            self.table.drop(handle)
 
     def frames(self, tokens: np.ndarray[Any, Any], first: int = 1) -> list[bytes]:
         """Return the StepFrames of tokens [steps, batch], as a worker sends them."""
@@ -119,24 +137,55 @@ def two_windows(tokenizer: Tokenizer, tokens: np.ndarray[Any, Any]) -> Report:
     return {"cpu_s": spent, "texts": texts}
 
 
-def flat(vocabulary: Vocabulary, corpus: np.ndarray[Any, Any], stop: tuple[str, ...]) -> Report:
-    """Return ns a token around each length of output, of 16 sequences."""
-    side = Ours(vocabulary, 16, stop)
-    figures: dict[str, float] = {}
-    step = 0
-    for length in LENGTHS:
-        first = step
-        window = max(10, length // 5)
-        tokens = np.tile(corpus, 1 + length // len(corpus))[first:length, None].repeat(16, 1)
-        frames = side.frames(tokens, first + 1)
-        for frame in frames[:-window]:
-            side.step(frame)
-        start = time.process_time_ns()
-        for frame in frames[-window:]:
-            side.step(frame)
-        figures[str(length)] = (time.process_time_ns() - start) / (window * 16)
-        step = length
+def stretches(
+    side: Ours, tokens: Callable[[int, int], np.ndarray[Any, Any]], first: int, lengths: list[int]
+) -> dict[int, float]:
+    """Feed tokens up to the last of these lengths; return ns a token from each to the next.
+
+    `tokens(a, b)` are those of steps a to b, `first` is the step that the frames begin with.
+    """
+    figures: dict[int, float] = {}
+    for begin, end in pairwise([0, *lengths]):
+        spent = 0
+        for at in range(begin, end, CHUNK):
+            frames = side.frames(tokens(at, at + CHUNK), first + at)
+            start = time.process_time_ns()
+            for frame in frames:
+                side.step(frame)
+            spent += time.process_time_ns() - start
+        figures[end] = spent / ((end - begin) * BATCH)
     return figures
+
+
+def flat(
+    vocabulary: Vocabulary,
+    corpus: np.ndarray[Any, Any],
+    starts: np.ndarray[Any, Any],
+    stop: tuple[str, ...],
+) -> Report:
+    """Return ns a token up to each length of output, and us a request for its bind and drop."""
+    side = Ours(vocabulary, BATCH, stop)
+    early = [length for length in LENGTHS if length <= 100]
+    rounds: list[dict[int, float]] = []
+    set_up: list[float] = []
+    step = 1
+    for turn in range(ROUNDS + 1):
+        start = time.process_time_ns()
+        side.drop()
+        side.bind(turn + 2)
+        set_up.append((time.process_time_ns() - start) / BATCH / 1000)
+        lengths = early if turn < ROUNDS else list(LENGTHS)
+
+        def tokens(begin: int, end: int, turn: int = turn) -> np.ndarray[Any, Any]:
+            steps = np.arange(begin, end)[:, None] + turn * 37
+            return corpus[(steps + starts) % len(corpus)]
+
+        rounds.append(stretches(side, tokens, step, lengths))
+        step += lengths[-1]
+    figures = {str(length): found for length, found in rounds[-1].items()}
+    for length in early:
+        figures[str(length)] = statistics.median(figure[length] for figure in rounds)
+    return {"set_up_us": statistics.median(set_up), **figures}
 
 
 def main() -> None:
@@ -176,7 +225,10 @@ def main() -> None:
                 for w, t in zip(whole, report["texts"], strict=True)
             )
     rates = {name: tokens.size / statistics.median(times) for name, times in spent.items()}
-    lengths = {"no stops": flat(vocabulary, corpus, ()), "4 stops": flat(vocabulary, corpus, STOPS)}
+    lengths = {
+        name: flat(vocabulary, corpus, starts, stop)
+        for name, stop in {"no stops": (), "4 stops": STOPS}.items()
+    }
     report = {"rates": rates, "wrong": wrong, "lengths": lengths, "machine": describe_machine()}
     if args.json:
         with open(args.json, "w", encoding="utf-8") as out:
@@ -188,9 +240,10 @@ def main() -> None:
         table.add_row(name, f"{rate / 1e6:.2f}", f"{1e9 / rate:.0f}", *shown, str(wrong[name]))
     console = Console()
     console.print(table)
-    table = Table("ns a token after", *(f"{length:,}" for length in LENGTHS))
+    table = Table("ns a token up to", *(f"{length:,}" for length in LENGTHS), "us a request, once")
     for name, figures in lengths.items():
-        table.add_row(name, *(f"{figures[str(length)]:.0f}" for length in LENGTHS))
+        shown = [f"{figures[str(length)]:.0f}" for length in LENGTHS]
+        table.add_row(name, *shown, f"{figures['set_up_us']:.1f}")
     console.print(table)
     raise SystemExit(1 if any(wrong.values()) else 0)
 
