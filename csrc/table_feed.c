@@ -5,15 +5,18 @@
 /* Rows are looked up in blocks, a pass per pointer, so that the misses of a block overlap. */
 #define BLOCK 32u
 
+/* What has `text` is compiled twice, so that tables without a vocabulary pay nothing for it. */
+#define WITH_AND_WITHOUT __attribute__((always_inline)) static inline
+
 typedef struct block {
     tp_slot *slots[BLOCK]; /* NULL: the row names no place of this rank */
     tp_binding *newest[BLOCK];
 } block;
 
 /* token_ids: of these rows, where each has one; else NULL. */
-static void look_up(const tp_table *t, const tp_rank *rank, const uint8_t *handles,
-                    const uint8_t *token_ids, uint32_t n, block *found) {
-    const uint32_t words = t->vocab == NULL || token_ids == NULL ? 0 : t->vocab->count;
+WITH_AND_WITHOUT void look_up(const tp_table *t, const tp_rank *rank, const uint8_t *handles,
+                              const uint8_t *token_ids, uint32_t n, block *found, int text) {
+    const uint32_t words = !text || token_ids == NULL ? 0 : t->vocab->count;
     for (uint32_t i = 0; i < n; i++) {
         const int64_t handle = tp_load_i64(handles + (size_t)i * 8);
         const uint32_t at = TP_HANDLE_SLOT(handle);
@@ -33,10 +36,9 @@ static void look_up(const tp_table *t, const tp_rank *rank, const uint8_t *handl
         if (b == NULL) {
             continue;
         }
-        if (b->total < b->capacity) {
-            __builtin_prefetch(b->tokens + b->total, 1);
-        }
-        if (b->flags & TP_B_TEXT) {
+        /* as a number: it may have no array, and one that is full is looked for in vain */
+        __builtin_prefetch((const void *)((uintptr_t)b->tokens + (size_t)b->total * 4), 1);
+        if (text && b->flags & TP_B_TEXT) {
             const uint32_t token = words == 0 ? 0 : (uint32_t)tp_load_i32(token_ids + (size_t)i * 4);
             __builtin_prefetch(b->text, 1);
             __builtin_prefetch(b->text->few, 1);
@@ -64,7 +66,28 @@ static inline int is_plain(const tp_table *t, const tp_binding *b, uint32_t posi
            !((b->stop_mask >> ((uint32_t)token & 63)) & 1);
 }
 
-static void feed_rows(tp_table *t, tp_rank *rank, const tp_step_view *v, int again) {
+/* Takes the one token of a row that is plain, text included; 0: it is not, and nothing happened. */
+WITH_AND_WITHOUT int take_plain(tp_table *t, tp_binding *b, uint32_t position, int32_t token,
+                                uint64_t mono_ns, int text) {
+    if (!is_plain(t, b, position, token)) {
+        return 0;
+    }
+    tp_client *c = &t->clients[b->client];
+    if (text && b->flags & TP_B_TEXT) {
+        if (!tp_text_plain(b->text, t->vocab, token)) {
+            return 0;
+        }
+        tp_text_charge(c, b->text);
+    }
+    b->tokens[b->total++] = token;
+    c->tokens++;
+    c->mono_ns = mono_ns;
+    tp_client_mark(c, b);
+    return 1;
+}
+
+WITH_AND_WITHOUT void feed_rows(tp_table *t, tp_rank *rank, const tp_step_view *v, int again,
+                                int text) {
     cursor at = {v->token_ids, v->lp_ids, v->lp_values, v->lp_ranks};
     block found;
     uint64_t plain = 0;
@@ -72,7 +95,7 @@ static void feed_rows(tp_table *t, tp_rank *rank, const tp_step_view *v, int aga
         if (i % BLOCK == 0) {
             const uint32_t left = v->rows - i;
             look_up(t, rank, v->handles + (size_t)i * 8, v->counts == NULL ? at.token_ids : NULL,
-                    left < BLOCK ? left : BLOCK, &found);
+                    left < BLOCK ? left : BLOCK, &found, text);
         }
         const int64_t handle = tp_load_i64(v->handles + (size_t)i * 8);
         const uint32_t count = v->counts == NULL ? 1 : tp_load_u16(v->counts + (size_t)i * 2);
@@ -89,21 +112,9 @@ static void feed_rows(tp_table *t, tp_rank *rank, const tp_step_view *v, int aga
             at.lp_ranks = skip(at.lp_ranks, count);
         }
         if (b != NULL && b->handle == handle && count == 1 && status == TP_ROW_OK && k < 0 &&
-            !again) {
-            const int32_t token = tp_load_i32(here.token_ids);
-            if (is_plain(t, b, position, token) &&
-                (!(b->flags & TP_B_TEXT) || tp_text_plain(b->text, t->vocab, token))) {
-                tp_client *c = &t->clients[b->client];
-                if (b->flags & TP_B_TEXT) {
-                    tp_text_charge(c, b->text);
-                }
-                b->tokens[b->total++] = token;
-                c->tokens++;
-                c->mono_ns = v->mono_ns;
-                tp_client_mark(c, b);
-                plain++;
-                continue;
-            }
+            !again && take_plain(t, b, position, tp_load_i32(here.token_ids), v->mono_ns, text)) {
+            plain++;
+            continue;
         }
         if (slot == NULL) {
             t->counters.bad_rows++;
@@ -149,7 +160,11 @@ tp_result tp_table_feed(tp_table *t, uint32_t dp, uint32_t tp, const uint8_t *da
     }
     t->counters.frames++;
     t->counters.rows += v.rows;
-    feed_rows(t, rank, &v, again);
+    if (t->vocab == NULL) {
+        feed_rows(t, rank, &v, again, 0);
+    } else {
+        feed_rows(t, rank, &v, again, 1);
+    }
     tp_basis_keep(&rank->basis, &v);
     for (uint32_t i = 0; i < t->client_count; i++) {
         tp_client *c = &t->clients[i];
