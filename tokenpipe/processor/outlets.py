@@ -83,6 +83,8 @@ class ClientOutlet:
                     return
                 lane.send(self._flushed)
                 self._flushed = None
+                if not processor.unsent_bytes(self.client):
+                    return  # as nearly always: one frame takes it all
             room = min(self._window - lane.unacked_bytes, lane.room)
             reserve = room < LEAST_ROOM
             if reserve:

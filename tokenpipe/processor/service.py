@@ -45,6 +45,8 @@ FRAMES_PER_TURN = 16  # of one lane: keeps a turn short, and an item of a slow r
 # Between two reads of the workers, where one floods and a client is behind. 16 steps a ms are more
 # than any model makes; where somebody makes more, it goes out in small items instead of in heaps.
 PACE_S = 0.001
+# How often a turn that follows another at once looks at what only time or the other side changes.
+LOOK_S = 0.001
 
 
 class ProcessorService:
@@ -73,6 +75,7 @@ class ProcessorService:
         self._waiter = Waiter()
         self._beside = Waiter()  # all but the workers
         self._read_due = 0.0
+        self._look_due = 0.0
         tokenizer = topology.tokenizer
         vocabulary = None if tokenizer is None else load_vocabulary(tokenizer)
         if vocabulary is not None and vocabulary.why_not:
@@ -114,13 +117,17 @@ class ProcessorService:
             busy = self._beside.wait(min(pause_s, self._wait_s(timeout_s)))
         else:
             pause_s = 0.0
-            busy = self._waiter.wait(self._wait_s(timeout_s))
+            busy = self._waiter.pending() or self._waiter.wait(self._wait_s(timeout_s))
         now = self._clock()
+        look = not busy or now >= self._look_due
+        if look:
+            self._look_due = now + LOOK_S
         if not pause_s or now >= self._read_due:
             full = [rank.read(self.processor, FRAMES_PER_TURN, now) for rank in self._ranks]
             self._read_due = now + PACE_S if any(full) else 0.0
-        self._read_commands(now)
-        if (deadline := self.processor.next_deadline) is not None and deadline <= now:
+        if look or self._commands.port.readable():
+            self._read_commands(now)
+        if look and (deadline := self.processor.next_deadline) is not None and deadline <= now:
             self.processor.tick(now)
         dirty = self.processor.dirty_clients()
         for client, outlet in self._outlets.items():
@@ -129,7 +136,9 @@ class ProcessorService:
                 outlet.flush(self.processor)
         for rank in self._ranks:
             rank.applied()
-        self._send_reports(now)
+        self._unreported.extend(self.processor.reports())
+        if look or self._unreported or self._reports.port.readable():
+            self._send_reports()
         return busy
 
     @property
@@ -190,10 +199,9 @@ class ProcessorService:
             self._beside.remove(outlet.lane.port)
             outlet.close(0.0)
 
-    def _send_reports(self, now: float) -> None:
+    def _send_reports(self) -> None:
         lane = self._reports
         lane.poll()
-        self._unreported.extend(self.processor.reports())
         while self._unreported and lane.ready:
             messages = list(islice(self._unreported, MESSAGES_PER_FRAME))
             header = LaneHeader(self._instance.id, self.incarnation, lane.receiver, lane.next_seq)
