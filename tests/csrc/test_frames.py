@@ -12,7 +12,7 @@ import pytest
 ROOT = Path(__file__).parents[2]
 VECTORS = ROOT / "tests" / "wire" / "vectors"
 SOURCES = ("frame", "step", "output", "msgpack", "packer", "packer_rows", "packer_repair",
-           "packer_plain", "packer_scratch")  # fmt: skip
+           "packer_plain", "packer_run", "packer_scratch")  # fmt: skip
 FLAGS = (
     "-std=c11 -O1 -g -Wall -Wextra -Werror -fsanitize=address,undefined -fno-sanitize-recover=all"
 ).split()
