@@ -9,6 +9,7 @@ from multiprocessing.connection import Connection
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from tokenpipe.bench.checker import Checker
 from tokenpipe.bench.cpu import Meter, cpu_s
@@ -117,9 +118,14 @@ def worker(pipe: Connection, endpoint: str, work: Workload) -> None:
         settle()
         pipe.send("ready")
         handle_list, keys = pipe.recv()
-        handles = np.array(handle_list, dtype=np.int64)
+        every = np.array(handle_list, dtype=np.int64)
         publish = publisher.publish
-        report = drive(work, keys, lambda step, rows, tokens: publish(step, handles[rows], tokens))
+
+        def step(number: int, rows: NDArray[np.int64], tokens: NDArray[np.int32]) -> None:
+            handles = every if len(rows) == len(every) else every[rows]
+            publish(number, handles, tokens)
+
+        report = drive(work, keys, step)
         publisher.close()
         pipe.send(report)
         pipe.recv()
