@@ -6,7 +6,7 @@ nobody has to know: no row comes for a while, and then the next token does.
 
 from __future__ import annotations
 
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable
 
 from tokenpipe import (
@@ -48,6 +48,7 @@ class Front:
         self._waiting: deque[Request] = deque()
         self.free: set[int] = set()
         self.bound: dict[int, int] = {}  # handle to slot, until released
+        self.released = Counter[str]()  # why: all but "drained" is a row that the worker owed
         self.up = False
 
     def turn(self, timeout_s: float) -> None:
@@ -76,7 +77,8 @@ class Front:
                 case Rescheduled(request, handle, reason):
                     self._cancel(handle)
                     self._pipe.reject(request, f"the engine lost it: {reason}")
-                case Released(_, handle) if handle in self.bound:
+                case Released(_, handle, reason) if handle in self.bound:
+                    self.released[reason] += 1
                     self.free.add(self.bound.pop(handle))
         while self.up and self.free and self._waiting:
             request, slot = self._waiting.popleft(), self.free.pop()

@@ -7,7 +7,6 @@ starts, and publish in that thread.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 from transformers import ContinuousBatchingConfig, GenerationConfig
@@ -23,12 +22,20 @@ class TransformersEngine:
         model: a causal language model, on the device where it shall run.
         num_blocks: blocks of its KV cache; with few of them it preempts.
         page_size: tokens of a block.
+        max_batch_tokens: of a step; a longer prompt is taken in pieces. None: transformers' own.
         topology: more keys of the topology.
 
     Greedy: transformers samples with one configuration for all requests.
     """
 
-    def __init__(self, model: Any, num_blocks: int, page_size: int = 16, **topology: Any) -> None:
+    def __init__(
+        self,
+        model: Any,
+        num_blocks: int,
+        page_size: int = 16,
+        max_batch_tokens: int | None = None,
+        **topology: Any,
+    ) -> None:
         eos = model.generation_config.eos_token_id
         eos_ids = [] if eos is None else [eos] if isinstance(eos, int) else list(eos)
         self._eos = [token for token in eos_ids if token >= 0]
@@ -41,14 +48,14 @@ class TransformersEngine:
             ContinuousBatchingConfig(
                 num_blocks=num_blocks,
                 page_size=page_size,
+                max_batch_tokens=max_batch_tokens,
                 use_async_batching=False,
                 allow_block_sharing=False,
             ),
         )
         self.preemptions = 0
-        self._step = 0
+        self.steps = 0
         self._batch: list[tuple[Any, int]] = []  # (state, token) of the step that is updated
-        self._open: set[str] = set()  # ids in transformers' hands
         self.processor = self.manager.batch_processor = self.manager._create_batch_processor()
         self._hook(self.processor, "prepare_next_batch", before=self._poll)
         self._hook(self.processor, "update_batch", after=self._publish)
@@ -97,13 +104,7 @@ class TransformersEngine:
 
     # --- in the generation thread ---
 
-    def _hook(
-        self,
-        owner: Any,
-        name: str,
-        before: Callable[[], None] | None = None,
-        after: Callable[..., None] | None = None,
-    ) -> None:
+    def _hook(self, owner: Any, name: str, before: Any = None, after: Any = None) -> None:
         original = getattr(owner, name)
 
         def hooked(*args: Any) -> Any:
@@ -135,7 +136,6 @@ class TransformersEngine:
         return {*scheduler.active_requests, *scheduler.waiting_requests}
 
     def _failed(self, _: None, error: Exception, state: Any) -> None:
-        self._batch = []  # the step that failed has no tokens
         handle = int(state.request_id)
         self._send([handle], [], [handle], counts=[0], status=[RowStatus.ERROR])
 
@@ -147,5 +147,5 @@ class TransformersEngine:
         self.preemptions += bool(self.processor.scheduler.starved_requests)
 
     def _send(self, handles: list[int], tokens: list[int], drained: list[int], **rest: Any) -> None:
-        self._step += 1
-        self.pub.publish(self._step, handles, tokens, drained=drained or None, **rest)
+        self.steps += 1
+        self.pub.publish(self.steps, handles, tokens, drained=drained or None, **rest)

@@ -6,12 +6,16 @@ import asyncio
 import threading
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 from tokenpipe import AsyncClient, RequestOutput, SamplingParams
 
 
 class Crowd(threading.Thread):
-    """Asks all prompts at once, or `pause_s` after one another; gives `leave` up after a token."""
+    """Asks all prompts at once, or `pause_s` after one another; gives `leave` up after a token.
+
+    `longer` is how many tokens those ask for who leave, else as many as `params` say.
+    """
 
     def __init__(
         self,
@@ -20,10 +24,12 @@ class Crowd(threading.Thread):
         params: SamplingParams,
         pause_s: float = 0.0,
         leave: Sequence[int] = (),
+        longer: int | None = None,
     ) -> None:
         super().__init__(name="crowd")
         self._endpoint, self._prompts, self._params = endpoint, prompts, params
         self._pause_s, self._leave = pause_s, leave
+        self._leaver = replace(params, max_tokens=longer or params.max_tokens)
         self.outputs: list[list[RequestOutput]] = [[] for _ in prompts]
         self.error: BaseException | None = None
         self.start()
@@ -40,7 +46,8 @@ class Crowd(threading.Thread):
 
     async def _one(self, client: AsyncClient, which: int) -> None:
         await asyncio.sleep(which * self._pause_s)
-        stream = client.generate(list(self._prompts[which]), self._params)
+        params = self._leaver if which in self._leave else self._params
+        stream = client.generate(list(self._prompts[which]), params)
         async for output in stream:
             self.outputs[which].append(output)
             if which in self._leave:

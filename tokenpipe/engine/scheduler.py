@@ -176,7 +176,8 @@ class Scheduler:
                     self._waiting.pop(request.internal_id, None)
                     binding = self._running.get(request.internal_id)
                     self._outcome(binding.handle if binding else None)
-                case Released(request, handle):
+                case Released(request, handle, reason):
+                    self.counts[f"released_{reason}"] += 1
                     self._release(handle)
                 case RankUp(dp_rank):
                     self._open(dp_rank)
