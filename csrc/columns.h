@@ -57,6 +57,10 @@ typedef struct tp_logprobs {
 tp_result tp_logprobs_take(const tp_column *four, uint32_t rows, const uint8_t *counts,
                            uint32_t counts_width, tp_logprobs *lp);
 
+/* The two columns of bytes, of u32 lengths, at `two`: at most `most` bytes. */
+tp_result tp_bytes_take(const tp_column *two, uint32_t rows, uint32_t most, const uint8_t **lengths,
+                        const uint8_t **bytes, uint32_t *size);
+
 uint64_t tp_sum_u16(const uint8_t *data, uint32_t n);
 uint64_t tp_sum_u32(const uint8_t *data, uint32_t n);
 

@@ -167,6 +167,21 @@ uint64_t tp_sum_u32(const uint8_t *data, uint32_t n) {
     return sum;
 }
 
+tp_result tp_bytes_take(const tp_column *two, uint32_t rows, uint32_t most, const uint8_t **lengths,
+                        const uint8_t **bytes, uint32_t *size) {
+    TRY(tp_take(&two[0], rows, 4, lengths));
+    const uint64_t sum = *lengths == NULL ? 0 : tp_sum_u32(*lengths, rows);
+    if (sum > most) {
+        return TP_E_LIMIT;
+    }
+    if (two[1].size != sum) {
+        return TP_E_COLUMN;
+    }
+    *bytes = two[1].data;
+    *size = (uint32_t)sum;
+    return TP_OK;
+}
+
 tp_result tp_logprobs_take(const tp_column *four, uint32_t rows, const uint8_t *counts,
                            uint32_t counts_width, tp_logprobs *lp) {
     memset(lp, 0, sizeof *lp);

@@ -23,7 +23,8 @@ typedef struct tp_step_view {
     uint64_t step, mono_ns;
     const uint8_t *handles, *counts, *token_ids, *status, *position;
     const uint8_t *lp_k, *lp_ids, *lp_values, *lp_ranks;
-    uint32_t lp_entries, lp_tokens;
+    const uint8_t *annex_len, *annex;
+    uint32_t lp_entries, lp_tokens, annex_bytes;
     int continues; /* handles and position are NULL: those of the frame before, moved on */
 } tp_step_view;
 
@@ -41,7 +42,9 @@ typedef struct tp_step_rows {
     const uint32_t *position;
     const int32_t *lp_k, *lp_ids, *lp_ranks;
     const float *lp_values;
-    uint32_t lp_entries, lp_tokens;
+    uint32_t lp_entries, lp_tokens, annex_bytes;
+    const uint32_t *annex_len;
+    const uint8_t *annex;
 } tp_step_rows;
 
 size_t tp_step_size(const tp_step_rows *rows);                /* exact */
@@ -57,7 +60,8 @@ typedef struct tp_output_view {
     const uint8_t *keys, *counts, *token_ids, *offsets, *finish, *stop_reason;
     const uint8_t *lp_k, *lp_ids, *lp_values, *lp_ranks;
     const uint8_t *error_len, *error, *text_len, *text, *text_offset, *stop_string, *cached;
-    uint32_t lp_entries, lp_tokens, error_bytes, text_bytes;
+    const uint8_t *annex_len, *annex, *annex_offset;
+    uint32_t lp_entries, lp_tokens, error_bytes, text_bytes, annex_bytes;
 } tp_output_view;
 
 tp_result tp_output_parse(const uint8_t *data, size_t size, tp_output_view *view);
@@ -80,7 +84,10 @@ typedef struct tp_output_rows {
     const uint8_t *text;
     const int32_t *stop_string;
     const uint32_t *cached;
-    uint32_t lp_entries, lp_tokens, error_bytes, text_bytes;
+    uint32_t lp_entries, lp_tokens, error_bytes, text_bytes, annex_bytes;
+    const uint32_t *annex_len;
+    const uint8_t *annex;
+    const uint64_t *annex_offset;
 } tp_output_rows;
 
 size_t tp_output_size(const tp_output_rows *rows);

@@ -9,7 +9,7 @@ typedef struct {
     const char *name;
 } shape;
 
-static const shape step_shape = {TP_KIND_STEP, TP_STEP_FIELDS, TP_STEP_LP_RANKS, "StepFrame"};
+static const shape step_shape = {TP_KIND_STEP, TP_STEP_FIELDS, TP_STEP_LAST, "StepFrame"};
 static const shape output_shape = {TP_KIND_OUTPUT, TP_OUT_FIELDS, TP_OUT_LAST, "OutputFrame"};
 
 static tp_result check(const shape *of, const uint8_t *data, size_t size) {

@@ -110,6 +110,13 @@ static void note(tp_inbox *inbox, tp_stream *stream, uint32_t kind, uint32_t off
     inbox->notes[inbox->note_count++] = (tp_note){stream, offset, kind};
 }
 
+/* A row's part of its request's annexes. */
+typedef struct beside {
+    const uint8_t *bytes;
+    uint32_t size;
+    uint64_t offset;
+} beside;
+
 /* One row of the frame, its columns looked up. */
 typedef struct row {
     tp_piece piece;
@@ -118,6 +125,7 @@ typedef struct row {
     int32_t stop_reason, stop_string;
     const uint8_t *error, *text;
     uint32_t error_len, text_len, text_offset, cached;
+    const beside *annex; /* NULL: none */
 } row;
 
 /* Drops what the stream already has from the front of the row's tokens. */
@@ -146,6 +154,20 @@ static int take_text(tp_stream *stream, row *row, tp_result *result) {
     return 1;
 }
 
+/* The same of its annexes. */
+static int take_annex(tp_stream *stream, const beside *annex, tp_result *result) {
+    const uint64_t have = stream->annex == NULL ? 0 : stream->annex->offset + stream->annex->len;
+    if (annex->offset > have) {
+        return 0;
+    }
+    const uint64_t known = have - annex->offset;
+    if (known < annex->size) {
+        *result =
+            tp_stream_append_annex(stream, annex->bytes + known, annex->size - (uint32_t)known);
+    }
+    return 1;
+}
+
 static tp_result apply(tp_inbox *inbox, tp_stream *stream, row *row) {
     int was_ready = tp_stream_ready(stream);
     uint64_t end = (uint64_t)stream->offset + stream->len;
@@ -165,9 +187,11 @@ static tp_result apply(tp_inbox *inbox, tp_stream *stream, row *row) {
         inbox->repeated_tokens += known;
         trim(&row->piece, (uint32_t)known);
     }
-    /* What a stream keeps because its next item is to hold it is bounded by the request's length. */
-    if ((row->piece.count > 0 || row->text_len > 0) && stream->kind == TP_DELTA &&
-        tp_stream_bytes(stream) + row->text_len +
+    /* What a stream keeps because its next item is to hold it is bounded by the request's length; and
+     * who had nothing to take is not slow, however much comes at once. */
+    if ((row->piece.count > 0 || row->text_len > 0 || row->annex != NULL) && was_ready &&
+        stream->kind == TP_DELTA &&
+        tp_stream_bytes(stream) + row->text_len + (row->annex == NULL ? 0 : row->annex->size) +
                 (row->piece.count > 0 ? tp_piece_bytes(&row->piece) : 0) >
             inbox->stream_bytes) {
         tp_inbox_remove(inbox, stream);
@@ -179,6 +203,17 @@ static tp_result apply(tp_inbox *inbox, tp_stream *stream, row *row) {
         if (!take_text(stream, row, &result)) {
             tp_inbox_remove(inbox, stream);
             note(inbox, stream, TP_NOTE_TORN, row->text_offset);
+            return TP_OK;
+        }
+        if (result != TP_OK) {
+            return result;
+        }
+    }
+    if (row->annex != NULL) {
+        tp_result result = TP_OK;
+        if (!take_annex(stream, row->annex, &result)) {
+            tp_inbox_remove(inbox, stream);
+            note(inbox, stream, TP_NOTE_APART, row->offset);
             return TP_OK;
         }
         if (result != TP_OK) {
@@ -205,6 +240,16 @@ static tp_result apply(tp_inbox *inbox, tp_stream *stream, row *row) {
     return TP_OK;
 }
 
+/* The annexes of row i, which begin `at` bytes behind those of the first; 0: it has none. */
+static int find_annex(const tp_output_view *view, uint32_t i, size_t at, beside *annex) {
+    *annex = (beside){.bytes = view->annex + at,
+                      .size = tp_load_u32(view->annex_len + 4 * (size_t)i),
+                      .offset = view->annex_offset == NULL
+                                    ? 0
+                                    : tp_load_u64(view->annex_offset + 8 * (size_t)i)};
+    return annex->size > 0;
+}
+
 tp_result tp_inbox_feed(tp_inbox *inbox, const tp_output_view *view) {
     inbox->woken_count = inbox->note_count = 0;
     if (!reserve(&inbox->woken, &inbox->woken_cap, view->rows, sizeof *inbox->woken) ||
@@ -213,7 +258,7 @@ tp_result tp_inbox_feed(tp_inbox *inbox, const tp_output_view *view) {
     }
     inbox->frames++;
     inbox->rows += view->rows;
-    size_t token = 0, entry = 0, ranked = 0, letter = 0, text = 0; /* how far each ragged column was read */
+    size_t token = 0, entry = 0, ranked = 0, letter = 0, text = 0, annex = 0; /* how far each is read */
     for (uint32_t i = 0; i < view->rows; i++) {
         uint32_t count = view->counts == NULL ? 1 : tp_load_u32(view->counts + 4 * (size_t)i);
         int32_t k = view->lp_k == NULL ? -1 : tp_load_i32(view->lp_k + 4 * (size_t)i);
@@ -255,6 +300,10 @@ tp_result tp_inbox_feed(tp_inbox *inbox, const tp_output_view *view) {
                                       ? 0
                                       : tp_load_u32(view->text_offset + 4 * (size_t)i);
             }
+            beside part;
+            if (view->annex_bytes > 0 && find_annex(view, i, annex, &part)) {
+                row.annex = &part;
+            }
             if (letters > 0) {
                 row.error = view->error + letter;
                 row.error_len = letters;
@@ -267,6 +316,9 @@ tp_result tp_inbox_feed(tp_inbox *inbox, const tp_output_view *view) {
         token += count;
         letter += letters;
         text += text_len;
+        if (view->annex_bytes > 0) {
+            annex += tp_load_u32(view->annex_len + 4 * (size_t)i);
+        }
         if (k >= 0) {
             entry += ((size_t)k + 1) * count;
             ranked += count;

@@ -13,7 +13,8 @@ enum tp_note_kind {
     TP_NOTE_ENDED = 0, /* its final row was applied; the inbox no longer knows it */
     TP_NOTE_AHEAD = 1, /* a row begins at `offset`, tokens before it are missing */
     TP_NOTE_SLOW = 2,  /* more bytes wait than a stream may hold; the inbox no longer knows it */
-    TP_NOTE_TORN = 3   /* text before the row's is missing, which no lane can bring any more */
+    TP_NOTE_TORN = 3,  /* text before the row's is missing, which no lane can bring any more */
+    TP_NOTE_APART = 4  /* annexes before the row's are missing, in the same way */
 };
 
 typedef struct tp_note {

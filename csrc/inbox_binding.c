@@ -2,11 +2,11 @@
 #include "inbox_binding.h"
 
 static PyObject *inbox_new(PyTypeObject *type, PyObject *args, PyObject *kwargs) {
-    static char *names[] = {"stream_bytes", "loop", "on_drop", NULL};
+    static char *names[] = {"stream_bytes", "loop", "on_drop", "annexes", NULL};
     Py_ssize_t stream_bytes;
-    PyObject *loop = Py_None, *on_drop = Py_None;
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "n|OO", names, &stream_bytes, &loop,
-                                     &on_drop)) {
+    PyObject *loop = Py_None, *on_drop = Py_None, *annexes = Py_None;
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "n|OOO", names, &stream_bytes, &loop, &on_drop,
+                                     &annexes)) {
         return NULL;
     }
     if (stream_bytes <= 0) {
@@ -19,6 +19,7 @@ static PyObject *inbox_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
     }
     self->loop = Py_NewRef(loop);
     self->on_drop = Py_NewRef(on_drop);
+    self->annexes = Py_NewRef(annexes);
     PyObject *module = PyType_GetModule(type);
     self->next_type =
         module == NULL ? NULL : (PyTypeObject *)PyObject_GetAttrString(module, "StreamNext");
@@ -39,6 +40,7 @@ static int inbox_traverse(tp_py_inbox *self, visitproc visit, void *arg) {
     Py_VISIT(Py_TYPE(self));
     Py_VISIT(self->loop);
     Py_VISIT(self->on_drop);
+    Py_VISIT(self->annexes);
     Py_VISIT(self->next_type);
     Py_VISIT(self->bell_type);
     for (Py_ssize_t i = self->woken; i < self->wake_count; i++) {
@@ -64,6 +66,7 @@ void tp_py_inbox_dealloc(PyObject *object) {
     (void)inbox_clear(self);
     Py_CLEAR(self->next_type);
     Py_CLEAR(self->bell_type);
+    Py_CLEAR(self->annexes);
     tp_items_clear(&self->items);
     tp_inbox_clear(&self->inbox); /* every stream owned it, so none is left */
     PyMem_Free(self->wake);

@@ -5,7 +5,7 @@
 #include "core.h"
 #include "inbox.h"
 
-#define TP_OUTPUT_FIELDS 10
+#define TP_OUTPUT_FIELDS 11
 #define TP_LOGPROBS_FIELDS 3
 
 /* The classes of tokenpipe.types that items are made of, and where their slots lie. */
@@ -26,6 +26,7 @@ typedef struct tp_py_inbox {
     PyTypeObject *next_type; /* what `await anext(stream)` awaits */
     PyTypeObject *bell_type; /* what a consumer that finds nothing waits on */
     PyObject *loop;          /* the event loop; None where nobody awaits */
+    PyObject *annexes;       /* made for a stream with annexes: reader(prompt tokens, keep); or None */
     PyObject *on_drop;       /* called with (key, request id) when a live stream is given up */
     PyObject **wake;         /* bells and futures of consumers that have something now */
     Py_ssize_t wake_count, wake_cap;
@@ -41,6 +42,7 @@ typedef struct tp_py_stream {
     PyObject *stops;     /* tuple of its stop strings, NULL where it has none */
     PyObject *waiter;    /* what a parked consumer waits on; while set, the stream owns itself */
     PyObject *bell;      /* its bell, kept for the next time */
+    PyObject *annexes;   /* its reader, once it has any */
     PyObject *exception; /* raised to the consumer after what waits, once */
     uint32_t prompt_tokens;
     uint8_t streak;      /* items taken since the consumer last gave way to others */
@@ -54,6 +56,15 @@ static inline tp_py_stream *tp_py_stream_of(tp_stream *stream) {
 /* Everything that waits as one RequestOutput (at most `limit` tokens unless 0). NULL without an
  * exception where nothing waits. */
 PyObject *tp_item_take(tp_py_stream *self, uint32_t limit);
+
+/* Takes the stream out of the inbox; a live one is reported. Keeps a set exception as it is. */
+void tp_py_stream_leave(tp_py_stream *self);
+
+/* item_annex_binding.c. The OutputAnnex of the first `count` waiting tokens, or None; a new reference.
+ * Where the bytes are none, the stream ends here with an error. NULL with an exception. */
+PyObject *tp_item_annex(tp_py_stream *self, uint32_t count, int *last);
+/* The usage at `count` waiting tokens. */
+PyObject *tp_item_usage(tp_py_stream *self, uint32_t count);
 
 /* What waits, then its exception, then NULL without an exception. */
 PyObject *tp_py_stream_next(tp_py_stream *self, uint32_t limit);

@@ -7,12 +7,12 @@
 #include <math.h>
 #include <structmember.h>
 
-enum { REQUEST_ID, INDEX, OFFSET, TOKEN_IDS, FINISH_REASON, STOP_REASON, ERROR, LOGPROBS, USAGE, TEXT };
+enum { REQUEST_ID, INDEX, OFFSET, TOKEN_IDS, FINISH_REASON, STOP_REASON, ERROR, LOGPROBS, USAGE, TEXT, ANNEX };
 enum { LP_TOKEN_IDS, LP_VALUES, LP_RANK };
 
 static const char *const output_fields[TP_OUTPUT_FIELDS] = {
     "request_id",  "index", "offset",   "token_ids", "finish_reason",
-    "stop_reason", "error", "logprobs", "usage", "text",
+    "stop_reason", "error", "logprobs", "usage", "text", "annex",
 };
 static const char *const logprobs_fields[TP_LOGPROBS_FIELDS] = {"token_ids", "logprobs", "rank"};
 
@@ -187,6 +187,11 @@ PyObject *tp_item_take(tp_py_stream *self, uint32_t limit) {
     uint32_t count = part ? limit : stream->len;
     uint32_t entries = 0;
     int last = count == stream->len && stream->finish != TP_FINISH_NONE;
+    PyObject *annex =
+        stream->annex == NULL ? Py_NewRef(Py_None) : tp_item_annex(self, count, &last);
+    if (annex == NULL) {
+        return NULL;
+    }
     PyObject *made = items->output->tp_alloc(items->output, 0);
     PyObject *offset = PyLong_FromUnsignedLong(stream->offset);
     PyObject *tokens = token_list(stream, count);
@@ -198,13 +203,10 @@ PyObject *tp_item_take(tp_py_stream *self, uint32_t limit) {
     PyObject *error = last && stream->error != NULL
                           ? PyUnicode_DecodeUTF8(stream->error, stream->error_len, "replace")
                           : Py_NewRef(Py_None);
-    PyObject *usage = last ? PyObject_CallFunction(items->usage, "kkk",
-                                                   (unsigned long)self->prompt_tokens,
-                                                   (unsigned long)stream->offset + count,
-                                                   (unsigned long)stream->cached)
-                           : Py_NewRef(Py_None);
+    PyObject *usage = last ? tp_item_usage(self, count) : Py_NewRef(Py_None);
     if (made == NULL || offset == NULL || tokens == NULL || logprobs == NULL || stop == NULL ||
         error == NULL || usage == NULL || text == NULL) {
+        Py_DECREF(annex);
         Py_XDECREF(made);
         Py_XDECREF(offset);
         Py_XDECREF(tokens);
@@ -226,6 +228,7 @@ PyObject *tp_item_take(tp_py_stream *self, uint32_t limit) {
     put(made, items->output_at[LOGPROBS], logprobs);
     put(made, items->output_at[USAGE], usage);
     put(made, items->output_at[TEXT], text);
+    put(made, items->output_at[ANNEX], annex);
     tp_stream_took(stream, count, entries);
     if (last) {
         stream->told = 1;

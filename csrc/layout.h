@@ -28,7 +28,8 @@ enum tp_row_status {
     TP_ROW_RECOVERY_STOP = 2,
     TP_ROW_ERROR = 3,
     TP_ROW_BAD_TOKEN = 4,
-    TP_ROW_STATUS_END = 5
+    TP_ROW_FINISHED = 5,
+    TP_ROW_STATUS_END = 6
 };
 
 enum tp_finish {
@@ -50,8 +51,11 @@ enum tp_step_column {
     TP_STEP_LP_K = 6,      /* i32[rows], top-k entries per token, -1 = no logprobs; default all -1 */
     TP_STEP_LP_IDS = 7,    /* i32[entries], per token 1+k ids, sampled first */
     TP_STEP_LP_VALUES = 8, /* f32[entries], as ids */
-    TP_STEP_LP_RANKS = 9   /* i32[lp_tokens], rank of the sampled token, one per token with logprobs */
+    TP_STEP_LP_RANKS = 9,  /* i32[lp_tokens], rank of the sampled token, one per token with logprobs */
+    TP_STEP_ANNEX_LEN = 10, /* u32[rows], bytes of its annex, default all 0 */
+    TP_STEP_ANNEX = 11     /* the bytes, rows one after another; what they mean is no business of C */
 };
+#define TP_STEP_LAST TP_STEP_ANNEX
 
 /* Columns of an OutputFrame. */
 enum tp_output_column {
@@ -72,9 +76,12 @@ enum tp_output_column {
     TP_OUT_TEXT = 14,      /* the bytes, rows one after another */
     TP_OUT_TEXT_OFFSET = 15, /* u32[rows], bytes of the request's text before the row's */
     TP_OUT_STOP_STRING = 16, /* i32[rows], which of its stop strings ended it, or -1; default -1 */
-    TP_OUT_CACHED = 17       /* u32[rows], prompt tokens that a cache had, in a final row; default 0 */
+    TP_OUT_CACHED = 17,      /* u32[rows], prompt tokens that a cache had, in a final row; default 0 */
+    TP_OUT_ANNEX_LEN = 18,   /* u32[rows], bytes of the request's annexes that are new, default all 0 */
+    TP_OUT_ANNEX = 19,       /* the bytes, rows one after another */
+    TP_OUT_ANNEX_OFFSET = 20 /* u64[rows], bytes of the request's annexes before the row's */
 };
-#define TP_OUT_LAST TP_OUT_CACHED
+#define TP_OUT_LAST TP_OUT_ANNEX_OFFSET
 
 #define TP_OFFSET_UNKNOWN UINT32_MAX
 
@@ -82,6 +89,7 @@ enum tp_output_column {
 #define TP_MAX_TOKENS 16777216u
 #define TP_MAX_ENTRIES 268435456u /* logprobs in a frame */
 #define TP_MAX_TEXT 268435456u /* bytes of text in a frame */
+#define TP_MAX_ANNEX 268435456u /* bytes of annexes in a frame */
 #define TP_MAX_HEADER 32 /* more elements in a header array than this are refused */
 
 typedef enum tp_result {

@@ -35,10 +35,10 @@ tp_result tp_output_parse(const uint8_t *data, size_t size, tp_output_view *view
         tp_take(&c[TP_OUT_FINISH], rows, 1, &view->finish) != TP_OK ||
         tp_take(&c[TP_OUT_STOP_REASON], rows, 4, &view->stop_reason) != TP_OK ||
         tp_take(&c[TP_OUT_ERROR_LEN], rows, 2, &view->error_len) != TP_OK ||
-        tp_take(&c[TP_OUT_TEXT_LEN], rows, 4, &view->text_len) != TP_OK ||
         tp_take(&c[TP_OUT_TEXT_OFFSET], rows, 4, &view->text_offset) != TP_OK ||
         tp_take(&c[TP_OUT_STOP_STRING], rows, 4, &view->stop_string) != TP_OK ||
-        tp_take(&c[TP_OUT_CACHED], rows, 4, &view->cached) != TP_OK) {
+        tp_take(&c[TP_OUT_CACHED], rows, 4, &view->cached) != TP_OK ||
+        tp_take(&c[TP_OUT_ANNEX_OFFSET], rows, 8, &view->annex_offset) != TP_OK) {
         return TP_E_COLUMN;
     }
     if ((view->counts == NULL ? rows : tp_sum_u32(view->counts, rows)) != tokens) {
@@ -50,15 +50,15 @@ tp_result tp_output_parse(const uint8_t *data, size_t size, tp_output_view *view
     }
     view->error = c[TP_OUT_ERROR].data;
     view->error_bytes = (uint32_t)error_bytes;
-    const uint64_t text_bytes = view->text_len == NULL ? 0 : tp_sum_u32(view->text_len, rows);
-    if (text_bytes > TP_MAX_TEXT) {
-        return TP_E_LIMIT;
+    result = tp_bytes_take(&c[TP_OUT_TEXT_LEN], rows, TP_MAX_TEXT, &view->text_len, &view->text,
+                           &view->text_bytes);
+    if (result == TP_OK) {
+        result = tp_bytes_take(&c[TP_OUT_ANNEX_LEN], rows, TP_MAX_ANNEX, &view->annex_len,
+                               &view->annex, &view->annex_bytes);
     }
-    if (c[TP_OUT_TEXT].size != text_bytes) {
-        return TP_E_COLUMN;
+    if (result != TP_OK) {
+        return result;
     }
-    view->text = c[TP_OUT_TEXT].data;
-    view->text_bytes = (uint32_t)text_bytes;
     tp_logprobs lp;
     result = tp_logprobs_take(&c[TP_OUT_LP_K], rows, view->counts, 4, &lp);
     view->lp_k = lp.k;
@@ -93,6 +93,9 @@ static void describe(const tp_output_rows *r, uint64_t *header, tp_part *parts) 
         {TP_OUT_TEXT_OFFSET, r->text_offset, r->text_offset ? rows * 4 : 0},
         {TP_OUT_STOP_STRING, r->stop_string, r->stop_string ? rows * 4 : 0},
         {TP_OUT_CACHED, r->cached, r->cached ? rows * 4 : 0},
+        {TP_OUT_ANNEX_LEN, r->annex_len, r->annex_len ? rows * 4 : 0},
+        {TP_OUT_ANNEX, r->annex, r->annex ? (size_t)r->annex_bytes : 0},
+        {TP_OUT_ANNEX_OFFSET, r->annex_offset, r->annex_offset ? rows * 8 : 0},
     };
     memcpy(header, h, sizeof h);
     memcpy(parts, p, sizeof p);

@@ -21,6 +21,8 @@ typedef struct tp_step_input {
     tp_array drained; /* 8: rows without tokens, behind the others */
     tp_array lp_k, lp_ids, lp_ranks; /* 4 or 8 */
     tp_array lp_values;              /* 4 */
+    tp_array annex_len; /* 4 (unsigned); not given = all 0 */
+    tp_array annex;     /* 1 */
 } tp_step_input;
 
 /* What is wrong with the input, for its owner to read. */
@@ -47,6 +49,7 @@ typedef struct tp_scratch {
     uint8_t *status;
     uint32_t *position;
     int32_t *lp_k;
+    uint32_t *annex_len;
     int32_t *token_ids, *lp_ranks;
     int32_t *lp_ids;
     float *lp_values;

@@ -3,7 +3,7 @@
 
 static const char *const names[NAMES] = {
     "instance", "sender",  "receiver", "seq",  "step",   "mono_ns",   "handles", "tokens",
-    "counts",   "status",  "drained",  "lp_k", "lp_ids", "lp_values", "lp_ranks"};
+    "counts",   "status",  "drained",  "lp_k", "lp_ids", "lp_values", "lp_ranks", "annex_len", "annex"};
 
 
 static PyObject *packer_new(PyTypeObject *type, PyObject *args, PyObject *kwargs) {
@@ -109,6 +109,8 @@ static PyObject *packer_pack(StepPacker *self, PyObject *const *args, Py_ssize_t
     tp_step_input in;
     tp_packer_arrays taken;
     memset(&in, 0, sizeof in);
+    taken.count = 0;
+    taken.most = ARRAYS;
     if (sort_arguments(args, n, keywords, values) < 0 || take_ints(values, &in) < 0) {
         return NULL;
     }

@@ -7,7 +7,8 @@
 
 /* Arguments of pack(), in their order; the arrays are those of the others too. */
 enum { INSTANCE, SENDER, RECEIVER, SEQ, STEP, MONO_NS, INTS,
-       HANDLES = INTS, TOKENS, COUNTS, STATUS, DRAINED, LP_K, LP_IDS, LP_VALUES, LP_RANKS, NAMES };
+       HANDLES = INTS, TOKENS, COUNTS, STATUS, DRAINED, LP_K, LP_IDS, LP_VALUES, LP_RANKS,
+       ANNEX_LEN, ANNEX, NAMES };
 
 #define ARRAYS (NAMES - INTS)
 #define REQUIRED (TOKENS + 1)
@@ -24,11 +25,11 @@ typedef struct {
 /* The arrays of one call. */
 typedef struct tp_packer_arrays {
     tp_held held[ARRAYS];
-    int count; /* of them, taken or not */
+    int count, most; /* of them, taken or not; of the values to look at */
 } tp_packer_arrays;
 
-/* Takes the arrays of `values`, of which the absent ones are NULL; 0, or -1 with an error. What is
- * taken is to be released in either case. */
+/* Takes the arrays of the first `taken->most` values, of which the absent ones are NULL; 0, or -1
+ * with an error. What is taken is to be released in either case. */
 int tp_packer_take(StepPacker *self, PyObject *const *values, PyObject *convert, tp_step_input *in,
                    tp_packer_arrays *taken);
 void tp_packer_release(tp_packer_arrays *taken);

@@ -6,13 +6,15 @@
 static const tp_array_kind kinds[ARRAYS] = {
     {"handles", "lq", 8},    {"tokens", "ilq", 0}, {"counts", "ilqH", 0},
     {"status", "B", 0},      {"drained", "lq", 8}, {"lp_k", "ilq", 0},
-    {"lp_ids", "ilq", 0},    {"lp_values", "f", 0}, {"lp_ranks", "ilq", 0}};
+    {"lp_ids", "ilq", 0},    {"lp_values", "f", 0}, {"lp_ranks", "ilq", 0},
+    {"annex_len", "I", 4},  {"annex", "B", 0}};
 
 TP_HOT int tp_packer_take(StepPacker *self, PyObject *const *values, PyObject *convert,
                        tp_step_input *in, tp_packer_arrays *taken) {
     tp_array *const into[ARRAYS] = {&in->handles, &in->tokens, &in->counts,    &in->status,  &in->drained,
-                                    &in->lp_k,    &in->lp_ids, &in->lp_values, &in->lp_ranks};
-    for (taken->count = 0; taken->count < ARRAYS;) {
+                                    &in->lp_k,    &in->lp_ids, &in->lp_values, &in->lp_ranks,
+                                    &in->annex_len, &in->annex};
+    for (taken->count = 0; taken->count < taken->most;) {
         const int i = taken->count++;
         taken->held[i].buffer.obj = NULL;
         taken->held[i].converted = NULL;
@@ -71,6 +73,7 @@ static TP_HOT int take_next(StepPacker *self, PyObject *const *args, Py_ssize_t 
     for (Py_ssize_t i = AT_ARRAYS; i < n; i++) {
         values[i - AT_ARRAYS] = args[i] == Py_None ? NULL : args[i];
     }
+    taken->most = (int)(n - AT_ARRAYS);
     if (values[HANDLES - INTS] == NULL || values[TOKENS - INTS] == NULL) {
         PyErr_Format(self->state->row_error, "handles and tokens are arrays, not None");
         return -1;

@@ -33,6 +33,7 @@ int tp_scratch_reserve(tp_scratch *s, size_t rows, size_t tokens, size_t entries
             grow(&s->status, n * sizeof *s->status) < 0 ||
             grow(&s->position, n * sizeof *s->position) < 0 ||
             grow(&s->lp_k, n * sizeof *s->lp_k) < 0 ||
+            grow(&s->annex_len, n * sizeof *s->annex_len) < 0 ||
             grow(&s->replaced, n * sizeof *s->replaced) < 0) {
             return -1;
         }
@@ -64,6 +65,7 @@ void tp_scratch_free(tp_scratch *s) {
     free(s->status);
     free(s->position);
     free(s->lp_k);
+    free(s->annex_len);
     free(s->replaced);
     free(s->token_ids);
     free(s->lp_ranks);

@@ -7,13 +7,13 @@
 #define LOOK_EVERY 32u /* frames between two looks for acknowledgements */
 
 static PyObject *window_new(PyTypeObject *type, PyObject *args, PyObject *kwargs) {
-    static char *keywords[] = {"bound", "instance", "sender", "put", NULL};
-    unsigned long long bound, instance = 0, sender = 0;
+    static char *keywords[] = {"bound", "instance", "sender", "put", "max_frame", NULL};
+    unsigned long long bound, instance = 0, sender = 0, most = UINT32_MAX;
     PyObject *put = Py_None;
     tp_state *state = tp_state_of_type(type);
     if (state == NULL ||
-        !PyArg_ParseTupleAndKeywords(args, kwargs, "K|KKO:SendWindow", keywords, &bound, &instance,
-                                     &sender, &put)) {
+        !PyArg_ParseTupleAndKeywords(args, kwargs, "K|KKOK:SendWindow", keywords, &bound, &instance,
+                                     &sender, &put, &most)) {
         return NULL;
     }
     tp_send_window *self = (tp_send_window *)type->tp_alloc(type, 0);
@@ -21,6 +21,7 @@ static PyObject *window_new(PyTypeObject *type, PyObject *args, PyObject *kwargs
         self->next = (tp_lane_header){instance, sender, 0, 1};
         self->first = 1;
         self->bound = bound;
+        self->most = most < UINT32_MAX ? most + TP_FRAME_OVERHEAD : UINT64_MAX;
         self->put = Py_NewRef(put);
         self->put_is_handoff = Py_IS_TYPE(put, (PyTypeObject *)state->handoff);
         self->state = state;
@@ -120,7 +121,8 @@ TP_HOT int tp_send_window_send_own(tp_send_window *self, PyObject *frame) {
     if (closed(self)) {
         return TP_CLOSED;
     }
-    if (self->used > self->bound || charge(frame) > self->bound - self->used) {
+    const uint64_t cost = charge(frame);
+    if (self->used > self->bound || cost > self->bound - self->used || cost > self->most) {
         return TP_FULL;
     }
     if (reserve(self) < 0) {

@@ -14,6 +14,7 @@ typedef struct tp_send_window {
     tp_lane_header next; /* what the next frame must carry; receiver 0: the lane takes nothing now */
     uint64_t first;      /* oldest retained, or next.seq */
     uint64_t bound, used;
+    uint64_t most; /* of one frame, overhead included */
     PyObject **ring; /* frame n at n & mask */
     uint64_t mask;   /* capacity - 1; the ring is NULL before the first frame */
     PyObject *put;

@@ -4,9 +4,9 @@
 
 tp_result tp_step_parse(const uint8_t *data, size_t size, tp_step_view *view) {
     uint64_t h[TP_STEP_FIELDS];
-    tp_column c[TP_STEP_LP_RANKS + 1];
+    tp_column c[TP_STEP_LAST + 1];
     tp_result result =
-        tp_columns_read(data, size, TP_KIND_STEP, h, TP_STEP_FIELDS, c, TP_STEP_LP_RANKS);
+        tp_columns_read(data, size, TP_KIND_STEP, h, TP_STEP_FIELDS, c, TP_STEP_LAST);
     if (result != TP_OK) {
         return result;
     }
@@ -50,7 +50,9 @@ tp_result tp_step_parse(const uint8_t *data, size_t size, tp_step_view *view) {
     view->lp_ranks = lp.ranks;
     view->lp_entries = lp.entries;
     view->lp_tokens = lp.tokens;
-    return result;
+    return result != TP_OK ? result
+                           : tp_bytes_take(&c[TP_STEP_ANNEX_LEN], rows, TP_MAX_ANNEX,
+                                           &view->annex_len, &view->annex, &view->annex_bytes);
 }
 
 static void describe(const tp_step_rows *r, uint64_t *header, tp_part *parts) {
@@ -58,7 +60,7 @@ static void describe(const tp_step_rows *r, uint64_t *header, tp_part *parts) {
                                 r->dp,            r->tp,          r->step,          r->rows,
                                 r->tokens,        r->mono_ns};
     const size_t rows = r->rows;
-    const tp_part p[TP_STEP_LP_RANKS] = {
+    const tp_part p[TP_STEP_LAST] = {
         {TP_STEP_HANDLES, r->handles, r->handles ? rows * 8 : 0},
         {TP_STEP_COUNTS, r->counts, r->counts ? rows * 2 : 0},
         {TP_STEP_TOKENS, r->token_ids, r->token_ids ? (size_t)r->tokens * 4 : 0},
@@ -68,6 +70,8 @@ static void describe(const tp_step_rows *r, uint64_t *header, tp_part *parts) {
         {TP_STEP_LP_IDS, r->lp_ids, r->lp_ids ? (size_t)r->lp_entries * 4 : 0},
         {TP_STEP_LP_VALUES, r->lp_values, r->lp_values ? (size_t)r->lp_entries * 4 : 0},
         {TP_STEP_LP_RANKS, r->lp_ranks, r->lp_ranks ? (size_t)r->lp_tokens * 4 : 0},
+        {TP_STEP_ANNEX_LEN, r->annex_len, r->annex_bytes ? rows * 4 : 0},
+        {TP_STEP_ANNEX, r->annex, r->annex_bytes},
     };
     memcpy(header, h, sizeof h);
     memcpy(parts, p, sizeof p);
@@ -75,14 +79,14 @@ static void describe(const tp_step_rows *r, uint64_t *header, tp_part *parts) {
 
 size_t tp_step_size(const tp_step_rows *rows) {
     uint64_t header[TP_STEP_FIELDS];
-    tp_part parts[TP_STEP_LP_RANKS];
+    tp_part parts[TP_STEP_LAST];
     describe(rows, header, parts);
-    return tp_columns_size(header, TP_STEP_FIELDS, parts, TP_STEP_LP_RANKS);
+    return tp_columns_size(header, TP_STEP_FIELDS, parts, TP_STEP_LAST);
 }
 
 size_t tp_step_write(const tp_step_rows *rows, uint8_t *out) {
     uint64_t header[TP_STEP_FIELDS];
-    tp_part parts[TP_STEP_LP_RANKS];
+    tp_part parts[TP_STEP_LAST];
     describe(rows, header, parts);
-    return tp_columns_write(TP_KIND_STEP, header, TP_STEP_FIELDS, parts, TP_STEP_LP_RANKS, out);
+    return tp_columns_write(TP_KIND_STEP, header, TP_STEP_FIELDS, parts, TP_STEP_LAST, out);
 }

@@ -30,6 +30,11 @@ void tp_stream_clear(tp_stream *stream) {
     free(stream->text);
     stream->text = NULL;
     stream->text_len = stream->text_cap = 0;
+    if (stream->annex != NULL) {
+        free(stream->annex->bytes);
+        free(stream->annex);
+        stream->annex = NULL;
+    }
     free(stream->error);
     stream->error = NULL;
     stream->error_len = 0;
@@ -150,20 +155,44 @@ tp_result tp_stream_append(tp_stream *stream, const tp_piece *piece) {
     return TP_OK;
 }
 
-tp_result tp_stream_append_text(tp_stream *stream, const uint8_t *text, uint32_t size) {
-    const size_t need = (size_t)stream->text_len + size;
-    if (need > stream->text_cap) {
+static tp_result append_bytes(uint8_t **to, uint32_t *len, uint32_t *capacity, const uint8_t *bytes,
+                              uint32_t size) {
+    const size_t need = (size_t)*len + size;
+    if (need > *capacity) {
         const size_t cap = need * 2 < 64 ? 64 : need * 2;
-        uint8_t *larger = cap > UINT32_MAX ? NULL : realloc(stream->text, cap);
+        uint8_t *larger = cap > UINT32_MAX ? NULL : realloc(*to, cap);
         if (larger == NULL) {
             return TP_E_MEMORY;
         }
-        stream->text = larger;
-        stream->text_cap = (uint32_t)cap;
+        *to = larger;
+        *capacity = (uint32_t)cap;
     }
-    memcpy(stream->text + stream->text_len, text, size);
-    stream->text_len += size;
+    memcpy(*to + *len, bytes, size);
+    *len += size;
     return TP_OK;
+}
+
+tp_result tp_stream_append_text(tp_stream *stream, const uint8_t *text, uint32_t size) {
+    return append_bytes(&stream->text, &stream->text_len, &stream->text_cap, text, size);
+}
+
+tp_result tp_stream_append_annex(tp_stream *stream, const uint8_t *annex, uint32_t size) {
+    if (stream->annex == NULL && (stream->annex = calloc(1, sizeof *stream->annex)) == NULL) {
+        return TP_E_MEMORY;
+    }
+    tp_waiting *to = stream->annex;
+    return append_bytes(&to->bytes, &to->len, &to->capacity, annex, size);
+}
+
+void tp_stream_took_annex(tp_stream *stream) {
+    tp_waiting *from = stream->annex;
+    from->offset += from->len;
+    from->len = 0;
+    if (from->capacity > KEEP_TOKENS * 4) {
+        free(from->bytes);
+        from->bytes = NULL;
+        from->capacity = 0;
+    }
 }
 
 static void took_text(tp_stream *stream) {

@@ -7,6 +7,13 @@
 /* What an item holds; numbered as types.RequestOutputKind. */
 enum tp_output_kind { TP_CUMULATIVE = 0, TP_DELTA = 1, TP_FINAL_ONLY = 2 };
 
+/* Annexes that wait. They wake nobody, for tokens or the end follow them. */
+typedef struct tp_waiting {
+    uint8_t *bytes;
+    uint32_t len, capacity;
+    uint64_t offset; /* bytes of annexes handed out so far */
+} tp_waiting;
+
 typedef struct tp_stream {
     uint64_t key;
     uint32_t offset;         /* output tokens handed out so far: the offset of tokens[head] */
@@ -25,6 +32,7 @@ typedef struct tp_stream {
     uint32_t cached; /* prompt tokens that a cache had */
     uint32_t error_len;
     char *error;       /* UTF-8, not terminated; NULL if none */
+    struct tp_waiting *annex; /* NULL until some came */
     uint32_t shown, text_shown; /* cumulative: how much of it the last item had */
     uint8_t kind;
     uint8_t finish;    /* enum tp_finish */
@@ -49,6 +57,9 @@ tp_result tp_stream_append(tp_stream *stream, const tp_piece *piece);
 /* Takes all of the text, or none on TP_E_MEMORY. */
 tp_result tp_stream_append_text(tp_stream *stream, const uint8_t *text, uint32_t size);
 
+tp_result tp_stream_append_annex(tp_stream *stream, const uint8_t *annex, uint32_t size);
+void tp_stream_took_annex(tp_stream *stream); /* all of it */
+
 /* Sets the end; the first one wins. The error is copied; without memory the end has none. */
 void tp_stream_end(tp_stream *stream, uint8_t finish, int32_t stop_reason, int32_t stop_string,
                    const uint8_t *error, uint32_t error_len);
@@ -59,6 +70,9 @@ void tp_stream_took(tp_stream *stream, uint32_t count, uint32_t entries);
 
 static inline size_t tp_stream_bytes(const tp_stream *stream) {
     size_t bytes = (size_t)stream->len * 4 + stream->text_len;
+    if (stream->annex != NULL) {
+        bytes += stream->annex->len;
+    }
     if (stream->lp_k != NULL) {
         bytes += (size_t)stream->len * 8 + (size_t)stream->lp_len * 8;
     }

@@ -67,8 +67,7 @@ static PyObject *stream_new(PyTypeObject *type, PyObject *args, PyObject *kwargs
     return (PyObject *)self;
 }
 
-/* Takes the stream out of the inbox; a live one is reported. Keeps a set exception as it is. */
-static void leave(tp_py_stream *self) {
+void tp_py_stream_leave(tp_py_stream *self) {
     tp_py_inbox *inbox = self->inbox;
     if (inbox == NULL || !self->stream.listed) {
         return;
@@ -93,6 +92,7 @@ static int stream_traverse(tp_py_stream *self, visitproc visit, void *arg) {
     Py_VISIT(self->inbox);
     Py_VISIT(self->waiter);
     Py_VISIT(self->bell);
+    Py_VISIT(self->annexes);
     Py_VISIT(self->exception);
     return 0;
 }
@@ -107,9 +107,10 @@ static int stream_clear(tp_py_stream *self) {
 static void stream_dealloc(tp_py_stream *self) {
     PyTypeObject *type = Py_TYPE(self);
     PyObject_GC_UnTrack(self);
-    leave(self);
+    tp_py_stream_leave(self);
     tp_stream_clear(&self->stream);
     Py_CLEAR(self->exception);
+    Py_CLEAR(self->annexes);
     Py_CLEAR(self->waiter);
     Py_CLEAR(self->bell);
     Py_CLEAR(self->request_id);
@@ -171,7 +172,7 @@ static PyObject *stream_fail(tp_py_stream *self, PyObject *exception) {
 }
 
 static PyObject *stream_drop(tp_py_stream *self, PyObject *Py_UNUSED(ignored)) {
-    leave(self);
+    tp_py_stream_leave(self);
     self->over = 1;
     tp_stream_clear(&self->stream);
     return tp_py_stream_ready(self) < 0 ? NULL : Py_NewRef(Py_None);

@@ -41,8 +41,10 @@ void tp_binding_free_output(tp_binding *b) {
     b->capacity = 0;
     tp_tail_free(b);
     tp_text_free(b->text);
+    tp_annex_free(b->annex);
     b->text = NULL;
-    b->flags &= (uint16_t)~TP_B_TEXT;
+    b->annex = NULL;
+    b->flags &= (uint16_t) ~(TP_B_TEXT | TP_B_ANNEX);
 }
 
 static void free_owned(tp_binding *b) {

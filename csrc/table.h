@@ -4,6 +4,7 @@
 #ifndef TP_TABLE_H
 #define TP_TABLE_H
 
+#include "annex.h"
 #include "frame.h"
 #include "text.h"
 
@@ -42,7 +43,9 @@ enum tp_row_error {
     TP_CAUSE_TOKEN,   /* token outside the vocabulary */
     TP_CAUSE_MEMORY,
     TP_CAUSE_GAP,     /* parked rows only: becomes TP_EV_GAP */
-    TP_CAUSE_TEXT     /* a foreign decoder failed */
+    TP_CAUSE_TEXT,    /* a foreign decoder failed */
+    TP_CAUSE_ANNEX,   /* too much came beside rows without tokens */
+    TP_CAUSE_FINISHED /* no error: the worker says that it is complete */
 };
 
 typedef struct tp_event {
@@ -61,10 +64,12 @@ enum tp_binding_flag {
     TP_B_MUTED = 64,    /* its client is gone */
     TP_B_LOST = 128,    /* parked rows were dropped */
     TP_B_TEXT = 256,    /* its text is wanted */
-    TP_B_PACED = 512    /* its client wants fewer outputs than there are rows */
+    TP_B_PACED = 512,   /* its client wants fewer outputs than there are rows */
+    TP_B_ANNEX = 1024   /* annex holds something that is not sent */
 };
 #define TP_B_SLOW                                                                                  \
-    (TP_B_DRAINED | TP_B_PREFILL | TP_B_LOGPROBS | TP_B_MUTED | TP_B_LOST | TP_B_PACED)
+    (TP_B_DRAINED | TP_B_PREFILL | TP_B_LOGPROBS | TP_B_MUTED | TP_B_LOST | TP_B_PACED |       \
+     TP_B_ANNEX)
 
 /* Logprobs of the unsent tokens of one binding, in their order. */
 typedef struct tp_tail {
@@ -91,11 +96,13 @@ typedef struct tp_binding {
     int32_t *stop_ids; /* its own, and the model's EOS ids unless they are ignored */
     tp_tail *tail;
     tp_text *text; /* NULL: none is wanted, or it ended and is sent */
+    tp_annex *annex; /* NULL: none came */
     char *error;
     uint64_t park_step; /* step, cause and value of what ended it while parked */
     int64_t park_value;
     uint32_t park_first; /* tokens up to the end of its first parked row that had any */
     uint32_t park_bytes;
+    uint64_t annex_offset;     /* bytes of annexes that were sent before it was bound */
     uint64_t pace_ns, next_ns; /* time between outputs; not before then */
     uint32_t pace;             /* tokens of an output, at least */
     uint32_t cached;           /* prompt tokens that a cache had */
@@ -111,7 +118,7 @@ typedef struct tp_client {
     tp_binding **dirty;
     uint32_t dirty_count, dirty_capacity;
     uint32_t urgent, open;
-    uint64_t tokens, lp_entries, lp_tokens, error_bytes, text_bytes; /* unsent */
+    uint64_t tokens, lp_entries, lp_tokens, error_bytes, text_bytes, annex_bytes; /* unsent */
     uint64_t mono_ns;
     uint32_t crowded; /* said so already */
 } tp_client;
@@ -145,10 +152,12 @@ typedef struct tp_space {
     uint32_t *counts, *offsets;
     int32_t *token_ids, *stop_reason, *stop_string, *lp_k, *lp_ids, *lp_ranks;
     float *lp_values;
-    uint8_t *finish, *error, *text;
+    uint8_t *finish, *error, *text, *annex;
     uint16_t *error_len;
-    uint32_t *text_len, *text_offset, *cached;
+    uint32_t *text_len, *text_offset, *cached, *annex_len;
+    uint64_t *annex_offset;
     uint64_t row_capacity, token_capacity, entry_capacity, error_capacity, text_capacity;
+    uint64_t annex_capacity;
 } tp_space;
 
 typedef struct tp_table {
@@ -202,6 +211,7 @@ typedef struct tp_bind {
     int64_t handle;
     uint64_t key;
     uint32_t max_tokens, min_tokens, stop_count, output_count, pace, pace_ms, cached;
+    uint64_t annex_offset; /* bytes of its annexes that its client was sent */
     uint16_t client;
     uint8_t ignore_eos, prefill;
     const int32_t *stop_ids, *output_ids;
@@ -230,7 +240,8 @@ void tp_basis_free(tp_basis *basis);
 typedef struct tp_row {
     uint64_t step, mono_ns;
     const uint8_t *token_ids, *lp_ids, *lp_values, *lp_ranks; /* unaligned, at this row's first */
-    uint32_t count, position;
+    const uint8_t *annex;
+    uint32_t count, position, skipped, annex_size; /* skipped: tokens cut off its front */
     int32_t k; /* -1: no logprobs */
     uint8_t status, again; /* again: its step was fed before */
 } tp_row;
@@ -264,6 +275,26 @@ static inline void tp_text_charge(tp_client *c, tp_text *text) {
     text->charged = text->ready;
 }
 
+/* ---- table_annex.c: what came beside tokens ---- */
+/* Takes the annex of a row of which the n tokens from b->total on count; ready with the next token. */
+tp_result tp_row_annex(tp_table *t, tp_binding *b, const tp_row *row, uint32_t n);
+/* At bind, once b->total is known: what stands at or behind token `end` is dropped. */
+void tp_annexes_begin(tp_binding *b, uint64_t end);
+/* A token or the end followed: all of it may be sent. */
+static inline void tp_annexes_settle(tp_binding *b) {
+    if (b->annex != NULL) {
+        tp_annex_settle(b->annex);
+    }
+}
+void tp_annexes_hand_back(tp_binding *b); /* forgets what no token followed */
+void tp_annexes_forget(tp_binding *b);    /* nobody reads it: what is unsent counts as sent */
+
+/* Puts what may be sent of a binding's annexes on its client's account. */
+static inline void tp_annex_charge(tp_client *c, tp_annex *annex) {
+    c->annex_bytes += (uint64_t)annex->ready - annex->charged;
+    annex->charged = annex->ready;
+}
+
 /* ---- table_tail.c: logprobs until they are sent ---- */
 tp_result tp_tail_add(tp_binding *b, const tp_row *row, uint32_t n); /* b->total: before them */
 void tp_tail_free(tp_binding *b);
@@ -275,6 +306,7 @@ void tp_tail_shift(tp_tail *tail, uint32_t tokens, uint32_t entries); /* forgets
 /* ---- table_client.c, table_flush.c: what clients get ---- */
 #define TP_ROW_BYTES 24u /* of an OutputFrame, at most, beside its tokens */
 #define TP_TEXT_BYTES 12u /* more where frames have text */
+#define TP_ANNEX_BYTES 12u /* more for a row with annexes */
 
 tp_result tp_client_open(tp_table *t, uint32_t client);
 tp_result tp_client_reserve(tp_table *t, tp_client *c); /* one more binding may become dirty */
@@ -288,7 +320,7 @@ tp_result tp_client_shed(tp_table *t, uint32_t client, const char *text, size_t 
 
 static inline uint64_t tp_client_bytes(const tp_client *c) {
     return (uint64_t)c->dirty_count * TP_ROW_BYTES + c->tokens * 4 + c->lp_entries * 8 +
-           c->lp_tokens * 4 + c->error_bytes + c->text_bytes;
+           c->lp_tokens * 4 + c->error_bytes + c->text_bytes + c->annex_bytes;
 }
 
 /* Puts b on its client's list; never fails, tp_client_reserve made room at bind. */
@@ -303,7 +335,7 @@ static inline void tp_client_mark(tp_client *c, tp_binding *b) {
  * rows->rows is 0 where there was nothing. The arrays live until the next call. */
 void tp_space_free(tp_space *s);
 tp_result tp_space_reserve(tp_space *s, uint64_t rows, uint64_t tokens, uint64_t entries,
-                           uint64_t error, uint64_t text);
+                           uint64_t error, uint64_t text, uint64_t annex);
 tp_result tp_table_flush(tp_table *t, uint32_t client, uint64_t max_bytes, int urgent_only,
                          tp_output_rows *rows);
 

@@ -37,10 +37,14 @@ void tp_binding_finish(tp_table *t, tp_binding *b, uint8_t finish, int32_t stop_
     if (b->text != NULL) {
         tp_text_end(b->text);
     }
+    tp_annexes_settle(b);
     if (!(b->flags & TP_B_MUTED)) {
         tp_client_wake(t, b);
         if (b->text != NULL) {
             tp_text_charge(&t->clients[b->client], b->text);
+        }
+        if (b->annex != NULL) {
+            tp_annex_charge(&t->clients[b->client], b->annex);
         }
         tp_client_urgent(t, b);
     }
@@ -64,6 +68,7 @@ tp_result tp_binding_set_error(tp_table *t, tp_binding *b, const char *text, siz
 }
 
 int tp_binding_hold(tp_table *t, tp_binding *b) {
+    tp_annexes_hand_back(b);
     if (b->total > b->sent || (b->text != NULL && b->text->ready > 0)) {
         tp_client_wake(t, b);
     }
@@ -131,6 +136,7 @@ static void dress(const tp_table *t, tp_binding *b, const tp_bind *bind, const f
     b->flags |= bind->prefill ? TP_B_PREFILL : 0;
     b->pace = bind->pace;
     b->cached = bind->cached;
+    b->annex_offset = bind->annex_offset;
     b->pace_ns = bind->pace_ms * UINT64_C(1000000);
     b->flags |= bind->pace > 1 || bind->pace_ms > 0 ? TP_B_PACED : 0;
     b->text = f->text;
@@ -151,6 +157,7 @@ static void hand_over(tp_table *t, tp_binding *b) {
     if (b->flags & TP_B_MUTED) {
         b->sent = b->total;
         tp_tail_free(b);
+        tp_annexes_forget(b);
         if (b->text != NULL) {
             tp_text_sent(b->text, b->text->ready);
         }
@@ -164,6 +171,7 @@ static void replay(tp_table *t, tp_binding *b, uint32_t parked) {
     b->total = b->base;
     if (b->base >= b->max_tokens) {
         tp_tail_free(b);
+        tp_annexes_forget(b);
         tp_binding_finish(t, b, TP_FINISH_LENGTH, -1);
         tp_table_event(t, TP_EV_FINISHED, b->handle, TP_FINISH_LENGTH, -1, b->park_step);
         return;
@@ -175,6 +183,8 @@ static void replay(tp_table *t, tp_binding *b, uint32_t parked) {
     if (b->tail != NULL) {
         tp_tail_cut(b->tail, end.used);
     }
+    const int over = prefilled || end.finish != TP_FINISH_NONE || end.cause != TP_CAUSE_NONE;
+    tp_annexes_begin(b, over ? b->total : UINT64_MAX);
     hand_over(t, b);
     if (!tp_row_judge(t, b, &end, b->park_step)) {
         return;

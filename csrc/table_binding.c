@@ -263,6 +263,7 @@ static PyMethodDef methods[] = {
     {"output", tp_table_py_output, METH_O, "Return the output tokens of a request not ended."},
     {"stop_string", tp_table_py_stop_string, METH_O, "Return which stop string ended it, or -1."},
     {"text_tail", tp_table_py_text_tail, METH_O, "Return where held-back text begins, and it."},
+    {"annex_offset", tp_table_py_annex_offset, METH_O, "Return how many bytes of annexes it sends."},
     {"release", tp_table_py_release, METH_O, "Let go what waited until now; return the next time."},
     {"drop", tp_table_py_drop, METH_O, "Forget a binding; what is unsent is still flushed."},
     {"floor", tp_table_py_floor, METH_O, "Return the highest generation bound in a slot."},

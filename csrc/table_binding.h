@@ -37,6 +37,7 @@ PyObject *tp_table_py_open_client(PyObject *self, PyObject *arg);
 PyObject *tp_table_py_close_client(PyObject *self, PyObject *arg);
 PyObject *tp_table_py_stop_string(PyObject *self, PyObject *arg);
 PyObject *tp_table_py_text_tail(PyObject *self, PyObject *arg);
+PyObject *tp_table_py_annex_offset(PyObject *self, PyObject *arg);
 PyObject *tp_table_py_release(PyObject *self, PyObject *arg);
 PyObject *tp_table_py_shed(PyObject *self, PyObject *args);
 

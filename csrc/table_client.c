@@ -52,6 +52,9 @@ void tp_client_wake(tp_table *t, tp_binding *b) {
     if (b->text != NULL) {
         tp_text_charge(c, b->text);
     }
+    if (b->annex != NULL) {
+        tp_annex_charge(c, b->annex);
+    }
     tp_client_mark(c, b);
 }
 
@@ -108,6 +111,7 @@ static void mute(tp_table *t, tp_binding *b, void *with) {
     b->flags |= TP_B_MUTED;
     b->sent = b->total;
     tp_tail_free(b);
+    tp_annexes_forget(b);
     if (b->text != NULL) {
         b->text->charged = 0;
         tp_text_sent(b->text, b->text->ready);
@@ -172,6 +176,10 @@ static void shed(tp_table *t, tp_binding *b, void *with) {
     }
     b->total = b->sent;
     tp_tail_free(b);
+    if (b->annex != NULL) {
+        c->annex_bytes -= b->annex->charged;
+        tp_annexes_forget(b);
+    }
     if (b->text != NULL) {
         c->text_bytes -= b->text->charged;
         tp_text_forget(b->text);

@@ -31,13 +31,13 @@ static tp_slot *slot_arg(PyObject *self, PyObject *arg) {
 
 PyObject *tp_table_py_bind(PyObject *self, PyObject *args) {
     long long handle;
-    unsigned long long key;
+    unsigned long long key, annex_offset = 0;
     unsigned int client, max_tokens, min_tokens, pace = 1, pace_ms = 0, cached = 0;
     int ignore_eos, prefill;
     PyObject *stops, *outputs, *text = Py_None;
-    if (!PyArg_ParseTuple(args, "LKIIIpOOp|OIII:bind", &handle, &key, &client, &max_tokens,
+    if (!PyArg_ParseTuple(args, "LKIIIpOOp|OIIIK:bind", &handle, &key, &client, &max_tokens,
                           &min_tokens, &ignore_eos, &stops, &outputs, &prefill, &text, &pace,
-                          &pace_ms, &cached)) {
+                          &pace_ms, &cached, &annex_offset)) {
         return NULL;
     }
     tp_table *t = table_of(self);
@@ -61,6 +61,7 @@ PyObject *tp_table_py_bind(PyObject *self, PyObject *args) {
                     .pace = pace,
                     .pace_ms = pace_ms,
                     .cached = cached,
+                    .annex_offset = annex_offset,
                     .text = t->vocab != NULL && text != Py_None ? &wish.wish : NULL};
     PyObject *events = NULL;
     if (tp_ints(stops, &stop_ids, &bind.stop_count) == 0 &&
@@ -184,6 +185,14 @@ PyObject *tp_table_py_text_tail(PyObject *self, PyObject *arg) {
     }
     const unsigned int offset = text == NULL ? 0 : text->offset + text->ready;
     return tail == NULL ? NULL : Py_BuildValue("IN", offset, tail);
+}
+
+PyObject *tp_table_py_annex_offset(PyObject *self, PyObject *arg) {
+    const tp_binding *b = find_arg(self, arg);
+    const tp_annex *annex = b == NULL ? NULL : b->annex;
+    return b == NULL ? NULL
+                     : PyLong_FromUnsignedLongLong(annex == NULL ? b->annex_offset
+                                                                 : annex->offset + annex->ready);
 }
 
 PyObject *tp_table_py_release(PyObject *self, PyObject *arg) {

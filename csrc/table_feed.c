@@ -89,6 +89,7 @@ WITH_AND_WITHOUT int take_plain(tp_table *t, tp_binding *b, uint32_t position, i
 WITH_AND_WITHOUT void feed_rows(tp_table *t, tp_rank *rank, const tp_step_view *v, int again,
                                 int text) {
     cursor at = {v->token_ids, v->lp_ids, v->lp_values, v->lp_ranks};
+    const uint8_t *annex = v->annex;
     block found;
     uint64_t plain = 0;
     for (uint32_t i = 0; i < v->rows; i++) {
@@ -111,8 +112,14 @@ WITH_AND_WITHOUT void feed_rows(tp_table *t, tp_rank *rank, const tp_step_view *
             at.lp_values = skip(at.lp_values, ((uint64_t)k + 1) * count);
             at.lp_ranks = skip(at.lp_ranks, count);
         }
+        uint32_t size = 0;
+        if (v->annex_bytes > 0) {
+            size = tp_load_u32(v->annex_len + (size_t)i * 4);
+            annex += size;
+        }
         if (b != NULL && b->handle == handle && count == 1 && status == TP_ROW_OK && k < 0 &&
-            !again && take_plain(t, b, position, tp_load_i32(here.token_ids), v->mono_ns, text)) {
+            size == 0 && !again &&
+            take_plain(t, b, position, tp_load_i32(here.token_ids), v->mono_ns, text)) {
             plain++;
             continue;
         }
@@ -124,9 +131,19 @@ WITH_AND_WITHOUT void feed_rows(tp_table *t, tp_rank *rank, const tp_step_view *
             b = tp_row_place(t, slot, handle, v->step);
         }
         if (b != NULL) {
-            tp_row row = {v->step,    v->mono_ns, here.token_ids, here.lp_ids, here.lp_values,
-                          here.lp_ranks, count,   position,       k,           status,
-                          (uint8_t)again};
+            tp_row row = {.step = v->step,
+                          .mono_ns = v->mono_ns,
+                          .token_ids = here.token_ids,
+                          .lp_ids = here.lp_ids,
+                          .lp_values = here.lp_values,
+                          .lp_ranks = here.lp_ranks,
+                          .annex = size > 0 ? annex - size : NULL,
+                          .count = count,
+                          .position = position,
+                          .annex_size = size,
+                          .k = k,
+                          .status = status,
+                          .again = (uint8_t)again};
             tp_row_apply(t, b, &row);
         }
     }

@@ -2,6 +2,8 @@
  * per run of equal top-k where its tokens have logprobs. */
 #include "table_pack.h"
 
+#define LEAST_ANNEX 64u /* bytes of annexes that any frame has room for */
+
 /* Copies what fits of a text, up to the end of a character; returns how many bytes. */
 static uint32_t put_text(tp_packed *p, const tp_text *text) {
     const uint64_t used = p->bytes + TP_ROW_BYTES + TP_TEXT_BYTES;
@@ -55,10 +57,44 @@ static int put_with_text(tp_packed *p, tp_binding *b) {
     return all;
 }
 
-/* Packs what fits of a binding; returns 1 where nothing of it is unsent any more. */
-static inline int put(tp_packed *p, tp_binding *b) {
+static inline int put_rest(tp_packed *p, tp_binding *b) {
     /* the flag first: b->text is on another cache line */
     return b->flags & TP_B_TEXT && b->text->ready > 0 ? put_with_text(p, b) : put_tokens(p, b);
+}
+
+/* Annexes go before the tokens that they came with, or with them. */
+static int put_with_annex(tp_packed *p, tp_binding *b) {
+    tp_annex *annex = b->annex;
+    const uint32_t row = p->rows;
+    const uint64_t used = p->bytes + TP_ROW_BYTES + TP_ANNEX_BYTES;
+    const uint64_t left = used + LEAST_ANNEX < p->limit ? p->limit - used : LEAST_ANNEX;
+    const uint32_t n = annex->ready < left ? annex->ready : (uint32_t)left;
+    memcpy(p->s->annex + p->annex_bytes, annex->buffer, n);
+    p->annex_bytes += n;
+    p->bytes += n + TP_ANNEX_BYTES;
+    const int room = n == annex->ready && p->bytes + TP_ROW_BYTES + 4 <= p->limit;
+    const int all = room && put_rest(p, b);
+    if (p->rows == row) {
+        tp_pack_row(p, b, 0);
+    }
+    if (!p->with_annex) {
+        memset(p->s->annex_len, 0, p->most * sizeof *p->s->annex_len);
+        memset(p->s->annex_offset, 0, p->most * sizeof *p->s->annex_offset);
+        p->with_annex = 1;
+    }
+    p->s->annex_len[row] = n;
+    p->s->annex_offset[row] = annex->offset;
+    tp_annex_sent(annex, n);
+    annex->charged = annex->ready;
+    if (annex->len == 0) {
+        b->flags &= (uint16_t)~TP_B_ANNEX;
+    }
+    return all;
+}
+
+/* Packs what fits of a binding; returns 1 where nothing of it is unsent any more. */
+static inline int put(tp_packed *p, tp_binding *b) {
+    return b->flags & TP_B_ANNEX && b->annex->ready > 0 ? put_with_annex(p, b) : put_rest(p, b);
 }
 
 /* Packs a binding of which only a token and a short text, or none, is unsent: nearly each one.
@@ -67,7 +103,7 @@ static inline int put_plain(tp_packed *p, tp_binding *b) {
     tp_text *text = b->flags & TP_B_TEXT ? b->text : NULL;
     const uint32_t n = text == NULL ? 0 : text->ready;
     if (b->total - b->sent != 1 || b->finish != TP_FINISH_NONE || b->state == TP_GONE ||
-        b->flags & (TP_B_LOGPROBS | TP_B_URGENT | TP_B_HOLD) || n > TP_WORD_SHORT ||
+        b->flags & (TP_B_LOGPROBS | TP_B_URGENT | TP_B_HOLD | TP_B_ANNEX) || n > TP_WORD_SHORT ||
         p->bytes + TP_ROW_BYTES + 4 + TP_TEXT_BYTES + TP_WORD_SHORT > p->limit) {
         return 0;
     }
@@ -151,7 +187,8 @@ tp_result tp_table_flush(tp_table *t, uint32_t client, uint64_t max_bytes, int u
     if (tp_table_reserve_events(t, c->urgent) != TP_OK ||
         tp_space_reserve(p.s, p.most, c->tokens < most_tokens ? c->tokens : most_tokens,
                          c->lp_entries, c->error_bytes,
-                         (c->text_bytes < p.limit ? c->text_bytes : p.limit) + TP_WORD_SHORT) !=
+                         (c->text_bytes < p.limit ? c->text_bytes : p.limit) + TP_WORD_SHORT,
+                         c->annex_bytes < p.limit ? c->annex_bytes : p.limit + LEAST_ANNEX) !=
             TP_OK) {
         return TP_E_MEMORY;
     }
@@ -160,6 +197,7 @@ tp_result tp_table_flush(tp_table *t, uint32_t client, uint64_t max_bytes, int u
     c->lp_entries -= p.entries;
     c->lp_tokens -= p.scored;
     c->text_bytes -= p.text_bytes;
+    c->annex_bytes -= p.annex_bytes;
     tp_space *s = p.s;
     *rows = (tp_output_rows){
         .processor = t->processor,
@@ -188,6 +226,10 @@ tp_result tp_table_flush(tp_table *t, uint32_t client, uint64_t max_bytes, int u
         .lp_tokens = p.scored,
         .error_bytes = p.error_bytes,
         .text_bytes = p.text_bytes,
+        .annex_len = p.annex_bytes > 0 ? s->annex_len : NULL,
+        .annex = p.annex_bytes > 0 ? s->annex : NULL,
+        .annex_offset = p.annex_bytes > 0 ? s->annex_offset : NULL,
+        .annex_bytes = p.annex_bytes,
     };
     if (tp_client_bytes(c) <= t->merge_limit) {
         c->crowded = 0;

@@ -58,6 +58,9 @@ void tp_row_fail(tp_table *t, tp_binding *b, uint8_t cause, int64_t value, uint6
         t->counters.gaps++;
         b->state = TP_LINGERING;
         tp_table_event(t, TP_EV_GAP, b->handle, b->total - b->base, value, step);
+    } else if (cause == TP_CAUSE_FINISHED) {
+        tp_binding_finish(t, b, TP_FINISH_STOP, -1);
+        tp_table_event(t, TP_EV_FINISHED, b->handle, TP_FINISH_STOP, -1, step);
     } else {
         t->counters.bad_rows += cause != TP_CAUSE_RECOVERY_STOP;
         tp_binding_finish(t, b, TP_FINISH_ERROR, -1);
@@ -67,7 +70,8 @@ void tp_row_fail(tp_table *t, tp_binding *b, uint8_t cause, int64_t value, uint6
 
 static void park_charge(tp_table *t, tp_binding *b) {
     const uint64_t entries = b->tail == NULL ? 0 : b->tail->entries;
-    const uint64_t bytes = (uint64_t)b->total * 4 + entries * 8 + (entries > 0 ? b->total * 8u : 0);
+    const uint64_t bytes = (uint64_t)b->total * 4 + entries * 8 + (entries > 0 ? b->total * 8u : 0) +
+                           (b->annex == NULL ? 0 : b->annex->len);
     if (t->park_used - b->park_bytes + bytes > t->park_limit) {
         tp_park_lose(t, b);
         return;
@@ -76,11 +80,12 @@ static void park_charge(tp_table *t, tp_binding *b) {
     b->park_bytes = (uint32_t)bytes;
 }
 
-#define MOST_HELD (1u << 17) /* logprob entries that wait for an interval */
+#define MOST_HELD (1u << 17) /* logprob entries, or 8 bytes of annexes, that wait for an interval */
 
 /* Whether a binding that is not dirty is to be sent now; where only the time is missing, says so. */
 static int is_due(tp_table *t, tp_binding *b, uint64_t mono_ns) {
-    if (b->tail != NULL && b->tail->entries >= MOST_HELD) {
+    if ((b->tail != NULL && b->tail->entries >= MOST_HELD) ||
+        (b->annex != NULL && b->annex->ready / 8 >= MOST_HELD)) {
         return 1;
     }
     if (b->sent > 0 && b->total - b->sent < b->pace) {
@@ -98,6 +103,7 @@ static int is_due(tp_table *t, tp_binding *b, uint64_t mono_ns) {
 static void charge(tp_table *t, tp_binding *b, uint32_t n, const tp_row *row, int tailed) {
     if (b->flags & TP_B_MUTED) {
         b->sent = b->total;
+        tp_annexes_forget(b);
         if (b->text != NULL) {
             tp_text_sent(b->text, b->text->ready);
         }
@@ -113,6 +119,9 @@ static void charge(tp_table *t, tp_binding *b, uint32_t n, const tp_row *row, in
     }
     if (b->text != NULL) {
         tp_text_charge(c, b->text);
+    }
+    if (b->annex != NULL) {
+        tp_annex_charge(c, b->annex);
     }
     c->tokens += n;
     if (tailed && row->k >= 0) {
@@ -136,7 +145,14 @@ static int append(tp_table *t, tp_binding *b, const tp_row *row, uint32_t n) {
         tp_row_fail(t, b, TP_CAUSE_MEMORY, 0, row->step);
         return 0;
     }
+    if (row->annex_size > 0 && end.used > 0 && tp_row_annex(t, b, row, end.used) != TP_OK) {
+        tp_row_fail(t, b, TP_CAUSE_MEMORY, 0, row->step);
+        return 0;
+    }
     b->total += end.used;
+    if (end.used > 0 && b->state != TP_PARKED) {
+        tp_annexes_settle(b);
+    }
     t->counters.tokens += end.used;
     if (b->state == TP_PARKED) {
         b->park_first = b->park_first == 0 ? b->total : b->park_first;
@@ -161,6 +177,7 @@ static uint32_t trim(tp_table *t, const tp_binding *b, tp_row *row) {
         t->counters.repeated++;
     }
     if (skip > 0 && skip < row->count) {
+        row->skipped = skip;
         row->token_ids += (size_t)skip * 4;
         if (row->k >= 0) {
             row->lp_ids += (size_t)skip * ((size_t)row->k + 1) * 4;
@@ -171,6 +188,23 @@ static uint32_t trim(tp_table *t, const tp_binding *b, tp_row *row) {
     return row->count - skip;
 }
 
+/* Keeps what came beside no token; returns 1 where the request goes on. */
+static int append_nothing(tp_table *t, tp_binding *b, const tp_row *row) {
+    if (row->annex_size == 0 || row->again || row->position < b->total - b->base) {
+        return 1;
+    }
+    const tp_result result = tp_row_annex(t, b, row, 0);
+    if (result != TP_OK) {
+        tp_row_fail(t, b, result == TP_E_MEMORY ? TP_CAUSE_MEMORY : TP_CAUSE_ANNEX, row->annex_size,
+                    row->step);
+        return 0;
+    }
+    if (b->state == TP_PARKED) {
+        park_charge(t, b);
+    }
+    return !(b->flags & TP_B_LOST);
+}
+
 /* A row of a binding that takes rows: its tokens, then what its status says of the request. */
 static void take(tp_table *t, tp_binding *b, tp_row *row) {
     /* Before all else: what the row says of its request stands after tokens that never came. */
@@ -178,7 +212,7 @@ static void take(tp_table *t, tp_binding *b, tp_row *row) {
         tp_row_fail(t, b, TP_CAUSE_GAP, row->position, row->step);
         return;
     }
-    if (row->status >= TP_ROW_ERROR) {
+    if (row->status >= TP_ROW_ERROR && row->status != TP_ROW_FINISHED) {
         const uint8_t cause = row->status == TP_ROW_ERROR       ? TP_CAUSE_WORKER
                               : row->status == TP_ROW_BAD_TOKEN ? TP_CAUSE_REFUSED
                                                                 : TP_CAUSE_STATUS;
@@ -186,11 +220,13 @@ static void take(tp_table *t, tp_binding *b, tp_row *row) {
         return;
     }
     const uint32_t fresh = trim(t, b, row);
-    if (fresh > 0 && !append(t, b, row, fresh)) {
+    if (!(fresh > 0 ? append(t, b, row, fresh) : row->count > 0 || append_nothing(t, b, row))) {
         return;
     }
     if (row->status == TP_ROW_RECOVERY_STOP) {
         tp_row_fail(t, b, TP_CAUSE_RECOVERY_STOP, 0, row->step);
+    } else if (row->status == TP_ROW_FINISHED) {
+        tp_row_fail(t, b, TP_CAUSE_FINISHED, 0, row->step);
     } else if (fresh > 0 && b->flags & TP_B_PREFILL && b->state != TP_PARKED) {
         b->state = TP_LINGERING;
         tp_table_event(t, TP_EV_PREFILLED, b->handle, 0, 0, row->step);

@@ -8,7 +8,7 @@ void tp_space_free(tp_space *s) {
     void *arrays[] = {s->keys,   s->counts,   s->offsets, s->token_ids, s->stop_reason, s->lp_k,
                       s->lp_ids, s->lp_ranks, s->finish,  s->error,     s->lp_values,   s->error_len,
                       s->text,   s->text_len, s->text_offset, s->stop_string,
-                      s->cached};
+                      s->cached, s->annex, s->annex_len, s->annex_offset};
     for (size_t i = 0; i < sizeof arrays / sizeof *arrays; i++) {
         free(arrays[i]);
     }
@@ -26,7 +26,7 @@ static int grow(void *array, uint64_t bytes) {
 }
 
 tp_result tp_space_reserve(tp_space *s, uint64_t rows, uint64_t tokens, uint64_t entries,
-                           uint64_t error, uint64_t text) {
+                           uint64_t error, uint64_t text, uint64_t annex) {
     if (rows > s->row_capacity) {
         rows += rows / 2;
         s->row_capacity = 0; /* where one fails, all are grown anew the next time */
@@ -35,7 +35,8 @@ tp_result tp_space_reserve(tp_space *s, uint64_t rows, uint64_t tokens, uint64_t
             !grow(&s->lp_k, rows * 4) || !grow(&s->finish, rows) ||
             !grow(&s->error_len, rows * 2) || !grow(&s->text_len, rows * 4) ||
             !grow(&s->text_offset, rows * 4) || !grow(&s->stop_string, rows * 4) ||
-            !grow(&s->cached, rows * 4)) {
+            !grow(&s->cached, rows * 4) || !grow(&s->annex_len, rows * 4) ||
+            !grow(&s->annex_offset, rows * 8)) {
             return TP_E_MEMORY;
         }
         s->row_capacity = rows;
@@ -62,6 +63,14 @@ tp_result tp_space_reserve(tp_space *s, uint64_t rows, uint64_t tokens, uint64_t
             return TP_E_MEMORY;
         }
         s->text_capacity = text;
+    }
+    if (annex > s->annex_capacity) {
+        annex += annex / 2;
+        s->annex_capacity = 0;
+        if (!grow(&s->annex, annex)) {
+            return TP_E_MEMORY;
+        }
+        s->annex_capacity = annex;
     }
     if (error > s->error_capacity) {
         s->error_capacity = 0;

@@ -60,10 +60,13 @@ from tokenpipe.runners import (
 from tokenpipe.topology import Topology
 from tokenpipe.types import (
     FinishReason,
+    OutputAnnex,
+    PromptLogprobs,
     Request,
     RequestOutput,
     RequestOutputKind,
     RescheduleReason,
+    RowAnnex,
     RowStatus,
     SamplingParams,
     TokenLogprobs,
@@ -71,11 +74,12 @@ from tokenpipe.types import (
     make_handle,
     split_handle,
 )
-from tokenpipe.wire import OutputFrame, StepBind, StepPlan
+from tokenpipe.wire import AnnexReader, OutputFrame, StepBind, StepPlan
 
 __all__ = [
     "AbortRequested",
     "Aborted",
+    "AnnexReader",
     "AsyncClient",
     "CPUModelRunner",
     "Client",
@@ -97,12 +101,14 @@ __all__ = [
     "Mismatch",
     "Model",
     "ModelRunner",
+    "OutputAnnex",
     "OutputFrame",
     "Pipeline",
     "PrefillDone",
     "ProcessorFailed",
     "ProcessorLost",
     "ProcessorUp",
+    "PromptLogprobs",
     "Publisher",
     "RankLost",
     "RankUp",
@@ -115,6 +121,7 @@ __all__ = [
     "RescheduleReason",
     "Rescheduled",
     "Row",
+    "RowAnnex",
     "RowError",
     "RowStatus",
     "RowsFailed",

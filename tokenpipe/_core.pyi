@@ -6,7 +6,7 @@ from typing import Any, Protocol
 
 from typing_extensions import Buffer, Self
 
-from tokenpipe.types import RequestOutput
+from tokenpipe.types import OutputAnnex, RequestOutput
 
 WIRE_VERSION: int
 
@@ -60,6 +60,7 @@ class SendWindow:
         instance: int = 0,
         sender: int = 0,
         put: Callable[[bytes], bool] | None = None,
+        max_frame: int = ...,
     ) -> None: ...
     def send(self, frame: bytes, /) -> int: ...
     def push(self, frame: bytes, /) -> None: ...
@@ -82,8 +83,9 @@ class StepPacker:
     """Packs the steps of one worker rank and counts each handle's position.
 
     Takes C-contiguous buffers: handles, drained int64; tokens, lp_k, lp_ids, lp_ranks int32 or
-    int64; counts uint16, int32 or int64; status uint8; lp_values float32. A row with a token
-    outside 0..vocab_size-1 becomes BAD_TOKEN; anything else that is wrong is a RowError.
+    int64; counts uint16, int32 or int64; status, annex uint8; annex_len uint32; lp_values float32.
+    A row with a token outside 0..vocab_size-1 becomes BAD_TOKEN; anything else that is wrong is a
+    RowError.
     `pack_next` takes the header from `window` and whatever `convert(value, letter)` makes one of
     these of; what it packed counts once the window took it, unless it is withdrawn.
     """
@@ -114,6 +116,8 @@ class StepPacker:
         lp_ids: Buffer | None = None,
         lp_values: Buffer | None = None,
         lp_ranks: Buffer | None = None,
+        annex_len: Buffer | None = None,
+        annex: Buffer | None = None,
     ) -> bytes: ...
     def commit(self) -> None: ...
     def pack_next(
@@ -129,6 +133,8 @@ class StepPacker:
         lp_ids: Any = None,
         lp_values: Any = None,
         lp_ranks: Any = None,
+        annex_len: Any = None,
+        annex: Any = None,
         /,
     ) -> bytes: ...
     def send_next(
@@ -144,6 +150,8 @@ class StepPacker:
         lp_ids: Any = None,
         lp_values: Any = None,
         lp_ranks: Any = None,
+        annex_len: Any = None,
+        annex: Any = None,
         /,
     ) -> int: ...
     def withdraw(self) -> None: ...
@@ -151,6 +159,10 @@ class StepPacker:
     def bad_tokens(self) -> int: ...
 
 # --- the client's inbox -------------------------------------------------------------------------
+
+class _AnnexReader(Protocol):
+    def take(self, data: bytes, begin: int, end: int, last: bool, /) -> OutputAnnex | None: ...
+    def usage(self, output_tokens: int, cached: int, /) -> tuple[int, int | None]: ...
 
 class Inbox:
     """The map from request key to Stream. Streams are held weakly; a dropped one is reported."""
@@ -160,6 +172,7 @@ class Inbox:
         stream_bytes: int,
         loop: AbstractEventLoop | None = None,
         on_drop: Callable[[int, str], object] | None = None,
+        annexes: Callable[[int, bool], _AnnexReader] | None = None,
     ) -> Self: ...
     def feed(self, frame: Buffer, /) -> list[tuple[int, Stream, int]] | None: ...
     def wake(self, at_once: bool = False, /) -> None: ...
@@ -282,8 +295,10 @@ class Table:
         pace: int = 1,
         pace_ms: int = 0,
         cached: int = 0,
+        annex_offset: int = 0,
         /,
     ) -> _TableEvents: ...
+    def annex_offset(self, handle: int, /) -> int: ...
     def release(self, now_ns: int, /) -> int: ...
     def stop_string(self, handle: int, /) -> int: ...
     def text_tail(self, handle: int, /) -> tuple[int, bytes]: ...

@@ -7,6 +7,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import Enum, IntEnum
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
 
 # A handle names one binding of one request to one slot: dp (12 bits), slot (16), generation (35).
 GENERATION_BITS = 35
@@ -43,6 +47,7 @@ class RowStatus(IntEnum):
     RECOVERY_STOP = 2  # the result is incomplete; ends the request, counts no token
     ERROR = 3  # the runner failed on this row
     BAD_TOKEN = 4  # the publisher refused a token of this row (negative or outside the vocabulary)
+    FINISHED = 5  # complete: its request ends with "stop", the row's own tokens are kept
 
 
 class FinishReason(str, Enum):
@@ -157,7 +162,8 @@ class Usage:
 
     prompt_tokens: int
     completion_tokens: int
-    cached_tokens: int = 0  # of the prompt, as the engine said at bind
+    cached_tokens: int = 0  # of the prompt, as the engine said
+    reasoning_tokens: int | None = None  # of the completion, where the engine said so
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,6 +177,73 @@ class TokenLogprobs:
     token_ids: tuple[int, ...]
     logprobs: tuple[float | None, ...]
     rank: int
+
+
+class PromptLogprobs(NamedTuple):
+    """Log probabilities of prompt tokens, as a worker gives them.
+
+    Args:
+        position: where in the prompt the first of them stands. A prompt's first token has none.
+        token_ids: int32 or int64 [tokens, 1 + k], the prompt's own token first.
+        logprobs: float32, as token_ids.
+        ranks: int32 or int64 [tokens], the prompt token's rank in the vocabulary, 1 the best.
+    """
+
+    position: int
+    token_ids: Any
+    logprobs: Any
+    ranks: Any
+
+
+@dataclass(frozen=True, slots=True)
+class RowAnnex:
+    """What a worker gives beside the tokens of one row; every part may be absent.
+
+    What is said per token has at most as many entries as the row has tokens, the first first. A
+    value that does not fit its type or shape is a `RowError` of `publish`.
+
+    Args:
+        prompt_logprobs: a `PromptLogprobs`; of all the prompt, or a part (chunked prefill).
+        pooled: float32 of any shape, at most 8 dimensions.
+        sampling_masks: for each token the ids that could have been sampled, int32 or int64 [ids];
+            None for a token without.
+        draft_token_ids: the token that was proposed where each of the row's now stands, int32 or
+            int64 [tokens]; -1 for none. A proposal behind the row's last token has no place.
+        draft_logprobs: (token_ids [tokens, 1 + k], logprobs, ranks [tokens]) of these proposals,
+            the proposed token first; for as many tokens as `draft_token_ids` has.
+        reasoning_tokens: how many tokens of the request's output are reasoning, as far as is
+            known; more than there are means that it still reasons. The latest word counts.
+        cached_tokens: how many tokens of the prompt a cache had; counts before what `bind` said.
+        extra: whatever the engine wants to tell its client.
+    """
+
+    prompt_logprobs: PromptLogprobs | None = None
+    pooled: Any = None
+    sampling_masks: Any = None
+    draft_token_ids: Any = None
+    draft_logprobs: tuple[Any, Any, Any] | None = None
+    reasoning_tokens: int | None = None
+    cached_tokens: int | None = None
+    extra: bytes = b""
+
+
+@dataclass(slots=True)
+class OutputAnnex:
+    """What came beside the tokens of one `RequestOutput`; None is what did not come.
+
+    A logprob that is NaN arrives as None, an infinite one as it is; `pooled` is an array and keeps
+    both. Lists that go with `token_ids` have an entry for each of them.
+    """
+
+    prompt_logprobs: list[TokenLogprobs | None] | None = None
+    pooled: NDArray[np.float32] | None = None
+    sampling_masks: list[NDArray[np.int32] | None] | None = None
+    draft_token_ids: list[int | None] | None = None
+    draft_logprobs: list[TokenLogprobs | None] | None = None
+    extras: list[tuple[int, bytes]] | None = None
+
+
+_NO_ANNEX = OutputAnnex()
 
 
 @dataclass(slots=True)
@@ -190,11 +263,45 @@ class RequestOutput:
     logprobs: list[TokenLogprobs] | None = None  # one per token where asked for
     usage: Usage | None = None  # with the last output only
     text: str = ""  # "" where no text is made
+    annex: OutputAnnex | None = None  # what came beside the tokens; the properties below read it
 
     @property
     def finished(self) -> bool:
         """Whether this is the request's last output."""
         return self.finish_reason is not None
+
+    @property
+    def prompt_logprobs(self) -> list[TokenLogprobs | None] | None:
+        """One per prompt token from the first on, None where there are none.
+
+        They come with the first tokens; a later output has those of later prompt tokens only.
+        """
+        return (self.annex or _NO_ANNEX).prompt_logprobs
+
+    @property
+    def pooled(self) -> NDArray[np.float32] | None:
+        """Pooled output, float32 in the shape that the worker gave it; read-only."""
+        return (self.annex or _NO_ANNEX).pooled
+
+    @property
+    def sampling_masks(self) -> list[NDArray[np.int32] | None] | None:
+        """For each of `token_ids` the ids that could have been sampled, int32 [ids], or None."""
+        return (self.annex or _NO_ANNEX).sampling_masks
+
+    @property
+    def draft_token_ids(self) -> list[int | None] | None:
+        """For each of `token_ids` what was proposed in its place, or None."""
+        return (self.annex or _NO_ANNEX).draft_token_ids
+
+    @property
+    def draft_logprobs(self) -> list[TokenLogprobs | None] | None:
+        """For each of `token_ids` the logprobs of what was proposed in its place, or None."""
+        return (self.annex or _NO_ANNEX).draft_logprobs
+
+    @property
+    def extras(self) -> list[tuple[int, bytes]] | None:
+        """(output tokens before its row, bytes) of each `RowAnnex.extra`, in order."""
+        return (self.annex or _NO_ANNEX).extras
 
 
 class RescheduleReason(str, Enum):

@@ -21,6 +21,8 @@ class Row:
     error: str = ""
     text: str = ""
     text_offset: int = 0
+    annex: bytes = b""
+    annex_offset: int = 0
     logprobs: list[tuple[list[int], list[float], int]] | None = None
 
 
@@ -52,5 +54,9 @@ def output_frame(*rows: Row, seq: int = 1, lane: tuple[int, int, int] = (1, 2, 3
         columns[13] = array("I", [len(text) for text in texts]).tobytes()
         columns[14] = b"".join(texts)
         columns[15] = array("I", [row.text_offset for row in rows]).tobytes()
+    if any(row.annex for row in rows):
+        columns[18] = array("I", [len(row.annex) for row in rows]).tobytes()
+        columns[19] = b"".join(row.annex for row in rows)
+        columns[20] = array("Q", [row.annex_offset for row in rows]).tobytes()
     columns = {column: raw for column, raw in columns.items() if raw or column <= 2}
     return _core.pack_output((*lane, seq, 0, 0, len(rows), len(tokens), 0), columns)

@@ -44,13 +44,15 @@ static void read_step(const uint8_t *data, size_t size) {
     sink += sum(v.handles, rows * 8) + sum(v.counts, rows * 2) + sum(v.token_ids, v.tokens * 4ul) +
             sum(v.status, rows) + sum(v.position, rows * 4) + sum(v.lp_k, rows * 4) +
             sum(v.lp_ids, v.lp_entries * 4ul) + sum(v.lp_values, v.lp_entries * 4ul) +
-            sum(v.lp_ranks, v.lp_tokens * 4ul);
+            sum(v.lp_ranks, v.lp_tokens * 4ul) + sum(v.annex_len, rows * 4) +
+            sum(v.annex, v.annex_bytes);
     const tp_step_rows w = {v.lane, v.dp, v.tp, v.rows, v.tokens, v.step, v.mono_ns,
                             (const int64_t *)v.handles, (const uint16_t *)v.counts,
                             (const int32_t *)v.token_ids, v.status, (const uint32_t *)v.position,
                             (const int32_t *)v.lp_k, (const int32_t *)v.lp_ids,
                             (const int32_t *)v.lp_ranks, (const float *)v.lp_values,
-                            v.lp_entries, v.lp_tokens};
+                            v.lp_entries, v.lp_tokens, v.annex_bytes,
+                            (const uint32_t *)v.annex_len, v.annex};
     uint8_t *out = malloc(tp_step_size(&w));
     must(tp_step_write(&w, out) == tp_step_size(&w), "a step's size is exact");
     must(tp_step_parse(out, tp_step_size(&w), &again) == TP_OK, "a written step is read");
@@ -70,7 +72,8 @@ static void read_output(const uint8_t *data, size_t size) {
             sum(v.lp_values, v.lp_entries * 4ul) + sum(v.lp_ranks, v.lp_tokens * 4ul) +
             sum(v.error_len, rows * 2) + sum(v.error, v.error_bytes) + sum(v.text_len, rows * 4) +
             sum(v.text, v.text_bytes) + sum(v.text_offset, rows * 4) + sum(v.stop_string, rows * 4) +
-            sum(v.cached, rows * 4);
+            sum(v.cached, rows * 4) + sum(v.annex_len, rows * 4) + sum(v.annex, v.annex_bytes) +
+            sum(v.annex_offset, rows * 8);
     const tp_output_rows w = {v.lane, v.processor, v.client, v.rows, v.tokens, v.mono_ns,
                               (const uint64_t *)v.keys, (const uint32_t *)v.counts,
                               (const int32_t *)v.token_ids, (const uint32_t *)v.offsets, v.finish,
@@ -79,7 +82,9 @@ static void read_output(const uint8_t *data, size_t size) {
                               (const float *)v.lp_values, (const uint16_t *)v.error_len, v.error,
                               (const uint32_t *)v.text_len, (const uint32_t *)v.text_offset, v.text,
                               (const int32_t *)v.stop_string, (const uint32_t *)v.cached, v.lp_entries, v.lp_tokens,
-                              v.error_bytes, v.text_bytes};
+                              v.error_bytes, v.text_bytes, v.annex_bytes,
+                              (const uint32_t *)v.annex_len, v.annex,
+                              (const uint64_t *)v.annex_offset};
     uint8_t *out = malloc(tp_output_size(&w));
     must(tp_output_write(&w, out) == tp_output_size(&w), "an output's size is exact");
     must(tp_output_parse(out, tp_output_size(&w), &again) == TP_OK, "a written output is read");
@@ -138,6 +143,8 @@ static void pack_steps(long rounds) {
         int32_t *counts = malloc(n * 4 + 1);
         int64_t *k = malloc(n * 8 + 1);
         uint8_t *status = malloc(n + 1);
+        uint32_t *annex_len = malloc(n * 4 + 1);
+        size_t beside = 0;
         size_t tokens = 0, entries = 0, ranks = 0;
         for (size_t r = 0; r < n + drained; r++) {
             handles[r] = (int64_t)(3ull << 51 | chance(4) << 35 | (chance(50) == 0 ? 0 : 1 + chance(3)));
@@ -145,7 +152,9 @@ static void pack_steps(long rounds) {
         for (size_t r = 0; r < n; r++) {
             counts[r] = (int32_t)chance(4);
             k[r] = (int64_t)chance(4) - 1;
-            status[r] = chance(3) == 0 ? (uint8_t)chance(6) : 0;
+            status[r] = chance(3) == 0 ? (uint8_t)chance(7) : 0;
+            annex_len[r] = (uint32_t)chance(3) * 5;
+            beside += annex_len[r];
             tokens += (size_t)counts[r];
             entries += (size_t)counts[r] * (size_t)(k[r] + 1);
             ranks += k[r] < 0 ? 0 : (size_t)counts[r];
@@ -153,6 +162,7 @@ static void pack_steps(long rounds) {
         int64_t *token_ids = malloc(tokens * 8 + 1), *ids = malloc(entries * 8 + 1);
         int64_t *rank_ids = malloc(ranks * 8 + 1);
         float *values = calloc(entries + 1, 4);
+        uint8_t *annex = calloc(beside + 1, 1);
         for (size_t t = 0; t < tokens; t++) {
             token_ids[t] = chance(8) == 0 ? (int64_t)chance(UINT64_MAX) : (int64_t)chance(100);
         }
@@ -162,7 +172,7 @@ static void pack_steps(long rounds) {
         for (size_t t = 0; t < ranks; t++) {
             rank_ids[t] = chance(20) == 0 ? INT64_MAX : (int64_t)chance(100);
         }
-        const int logprobs = chance(2) == 0;
+        const int logprobs = chance(2) == 0, annexes = chance(2) == 0;
         const tp_step_input in = {
             .lane = {1, 2, 3, 4},
             .handles = {(uint8_t *)handles, n, 8},
@@ -174,6 +184,8 @@ static void pack_steps(long rounds) {
             .lp_ids = {(uint8_t *)ids, logprobs ? entries : 0, logprobs ? 8 : 0},
             .lp_values = {(uint8_t *)values, logprobs ? entries : 0, logprobs ? 4 : 0},
             .lp_ranks = {(uint8_t *)rank_ids, logprobs ? ranks : 0, logprobs ? 8 : 0},
+            .annex_len = {(uint8_t *)annex_len, annexes ? n : 0, annexes ? 4 : 0},
+            .annex = {annex, annexes ? beside : 0, annexes ? 1 : 0},
         };
         tp_step_rows rows;
         tp_fault fault;
@@ -188,7 +200,7 @@ static void pack_steps(long rounds) {
             }
         }
         free(handles), free(counts), free(k), free(status);
-        free(token_ids), free(ids), free(rank_ids), free(values);
+        free(token_ids), free(ids), free(rank_ids), free(values), free(annex_len), free(annex);
     }
     tp_packer_free(&p);
 }

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from tests.processor import text_model
+from tests.processor import beside, text_model
 from tests.processor.rig import EOS, Row
 from tokenpipe.types import RowStatus
 
@@ -25,6 +25,8 @@ class Request:
     text: bool = False
     stop: tuple[str, ...] = ()
     interval: int = 1
+    annexed: bool = False  # every row of it carries an annex
+    annex_offset: int = 0  # as the scheduler knows it
     aborted: bool = False
     output: tuple[int, ...] = ()  # as the scheduler knows it
     failed_at: set[int] = field(default_factory=set)  # offsets at which a bad row was written
@@ -98,7 +100,10 @@ class Worker:
         if drained:
             del self.running[handle]
         status = RowStatus.DRAINED if drained else RowStatus.OK
-        return Row(handle, tokens, status, position=first, k=r.request.k)
+        annex = b""
+        if r.request.annexed:  # the first row of a binding brings its prompt's logprobs
+            annex = beside.packed(tokens, prompt=0 if first else 3, at=1)
+        return Row(handle, tokens, status, position=first, k=r.request.k, annex=annex)
 
     def bad_row(self, handle: int, kind: int) -> Row:
         """Write a row that ends its request with an error."""

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from tests.postprocess.vocab import real
+from tests.processor import beside
 from tests.processor.model import ERROR, Request, Running, Worker
 from tests.processor.rig import LANE, Rig, Row, Stream
 from tokenpipe.types import split_handle
@@ -74,6 +75,7 @@ class Engine(RuleBasedStateMachine):
         k=st.sampled_from([-1, -1, 0, 2]),
         stop=st.one_of(st.none(), st.lists(st.sampled_from(STRINGS), max_size=2)),
         interval=st.sampled_from([1, 1, 3]),
+        annexed=st.booleans(),
     )
     def submit(
         self,
@@ -85,10 +87,11 @@ class Engine(RuleBasedStateMachine):
         k: int,
         stop: list[str] | None = None,
         interval: int = 1,
+        annexed: bool = True,
     ) -> None:
         """Submit requests; with a list of stop strings they have text."""
         low = min(min_tokens, max_tokens)
-        about = (stop is not None, tuple(stop or ()), interval)
+        about = (stop is not None, tuple(stop or ()), interval, annexed)
         for _ in range(count):
             key = len(self.requests)
             made = Request(key, max_tokens, low, ignore_eos, tuple(stops), k, *about)
@@ -116,6 +119,7 @@ class Engine(RuleBasedStateMachine):
                 request.stop_token_ids,
                 request.output,
                 stream_interval=request.interval,
+                annex_offset=request.annex_offset,
                 text=request.text,
                 stop=request.stop,
             )
@@ -164,7 +168,8 @@ class Engine(RuleBasedStateMachine):
             if request.text:
                 so_far = request.expected_text(len(ids)).text
                 assert self.stream(request).text.decode() == so_far
-            request.output = ids
+            assert report.annex_offset == len(self.stream(request).annex), "not flushed up to it"
+            request.output, request.annex_offset = ids, report.annex_offset
             self.waiting.append(request)
         else:
             aborted = isinstance(report, HandleAborted)
@@ -279,6 +284,10 @@ class Engine(RuleBasedStateMachine):
                     assert (got.text.decode(), got.stop_string) == (whole.text, whole.stop_string)
             else:
                 assert not got.text
+            annex = beside.read(got.annex, len(got.tokens), bool(got.finish))
+            beside.check(annex, got.tokens, [request.annexed] * len(got.tokens))
+            prompt = beside.prompt_of(4) if request.annexed and got.tokens else None
+            assert got.finish == ERROR or annex.prompt_logprobs == prompt
             if got.finish in (1, 2):
                 assert (got.tokens, got.finish, got.stop_reason) == (ids, finish, reason)
             elif got.finish == ERROR:

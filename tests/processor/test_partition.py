@@ -7,6 +7,7 @@ from itertools import pairwise
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.processor import beside
 from tests.processor.model import expected
 from tests.processor.rig import LANE, Rig, Row
 from tokenpipe.types import RowStatus
@@ -28,6 +29,7 @@ TOKENS = st.lists(st.integers(0, 70), min_size=1, max_size=24)
     bind_at=st.integers(0, 9),
     flush_at=st.integers(0, 9),
     max_bytes=st.sampled_from([1, 80, 1 << 20]),
+    carries=st.lists(st.booleans(), min_size=10, max_size=10),
 )
 def test_result_is_that_of_the_plain_sequence(
     tokens: list[int],
@@ -41,6 +43,7 @@ def test_result_is_that_of_the_plain_sequence(
     bind_at: int,
     flush_at: int,
     max_bytes: int,
+    carries: list[bool],
 ) -> None:
     rig = Rig()
     handle = rig.new_handle()
@@ -58,13 +61,18 @@ def test_result_is_that_of_the_plain_sequence(
     edges = [0, *sorted(min(c, len(tokens)) for c in cuts), len(tokens)]
     pending: list[Row] = []
     sent_ks: list[int] = []
+    carried: list[bool] = []
+    extras: list[tuple[int, bytes]] = []
     bound = False
     for i, (a, b) in enumerate(pairwise(edges)):
         if i >= bind_at and not bound:
             bind()
             bound = True
-        pending.append(Row(handle, tokens[a:b], k=ks[i]))
+        annex = beside.packed(tokens[a:b], bytes([i])) if carries[i] else b""
+        pending.append(Row(handle, tokens[a:b], k=ks[i], annex=annex))
         sent_ks += [ks[i]] * (b - a)
+        carried += [carries[i]] * (b - a)
+        extras += [(a, bytes([i]))] if carries[i] else []
         if not same_frame[i]:
             rig.feed(*pending)
             pending = []
@@ -80,6 +88,9 @@ def test_result_is_that_of_the_plain_sequence(
     got = rig.stream(9)
     assert (got.tokens, got.finish, got.stop_reason) == (ids, finish, reason)
     assert got.ks == sent_ks[: len(ids)]
+    annex = beside.read(got.annex, len(ids), bool(finish))
+    beside.check(annex, ids, carried[: len(ids)])
+    assert (annex.extras or []) == [extra for extra in extras if extra[0] < len(ids)]
     reported = [HandleFinished(handle, finish, reason, len(ids))] if finish else []
     assert rig.reports() == reported
 
@@ -100,26 +111,43 @@ def test_a_preemption_at_any_step_changes_nothing(
     ids, finish, reason = expected(tokens, max_tokens)
     slots = [(0, 0), (3, 0), (1, 1)]
     have: tuple[int, ...] = ()
+    annexed = 0
+
+    def row_of(handle: int, row: list[int]) -> Row:
+        return Row(handle, row, annex=beside.packed(row))
+
     for dp, slot in ((dp, slot) for slot, dp in slots):
         rest = tokens[len(have) :]
         rows = [rest[i : i + width] for i in range(0, len(rest), width)]
-        handle = rig.bind(9, slot=slot, dp=dp, max_tokens=max_tokens, output_token_ids=have)
+        handle = rig.bind(
+            9,
+            slot=slot,
+            dp=dp,
+            max_tokens=max_tokens,
+            output_token_ids=have,
+            annex_offset=annexed,
+        )
+        rig.feed(Row(handle, (), annex=beside.packed((), prompt=4, at=1)), dp=dp)
         for row in rows[:preempt_at]:
-            rig.feed(Row(handle, row), dp=dp)
+            rig.feed(row_of(handle, row), dp=dp)
         rig.command(Preempt(handle))
         for row in rows[preempt_at : preempt_at + depth]:
-            rig.feed(Row(handle, row), dp=dp)
-        rig.feed(Row(handle, (), RowStatus.DRAINED), dp=dp)
+            rig.feed(row_of(handle, row), dp=dp)
+        rig.feed(Row(handle, (), RowStatus.DRAINED, annex=b"forgotten"), dp=dp)
         (outcome,) = rig.ended()
         if isinstance(outcome, HandleFinished):
             assert outcome == HandleFinished(handle, finish, reason, len(ids))
             break
         assert isinstance(outcome, HandleRescheduled)
-        have = outcome.output_token_ids
+        have, annexed = outcome.output_token_ids, outcome.annex_offset
+        assert annexed == len(rig.stream(9).annex)
     got = rig.stream(9)
     assert got.tokens == ids[: len(got.tokens)]
     assert got.finish in (0, finish)
     assert got.finish == 0 or got.tokens == ids
+    annex = beside.read(got.annex, len(got.tokens), bool(got.finish))
+    beside.check(annex, got.tokens, [True] * len(got.tokens))
+    assert annex.prompt_logprobs == (beside.prompt_of(5) if got.tokens else None)
 
 
 @given(max_bytes=st.integers(0, 400), rows=st.lists(st.integers(0, 9), max_size=12))
@@ -128,12 +156,13 @@ def test_flushes_of_any_size_carry_everything_once(max_bytes: int, rows: list[in
     rig = Rig()
     handles = [rig.bind(key, slot=key) for key in range(3)]
     for i, n in enumerate(rows):
-        rig.feed(Row(handles[i % 3], [i + 3] * n, k=i % 3 - 1))
+        annex = beside.packed([i + 3] * n, b"x" * n)
+        rig.feed(Row(handles[i % 3], [i + 3] * n, k=i % 3 - 1, annex=annex))
         frame = rig.processor.flush(0, LANE, max_bytes)
         if frame is not None:
             rig.clients[0].apply(frame)
             assert len(frame) <= max(max_bytes, 40) + 200
     for key in range(3):
-        assert rig.stream(key).tokens == [
-            i + 3 for i, n in enumerate(rows) for _ in range(n) if i % 3 == key
-        ]
+        got = rig.stream(key)
+        assert got.tokens == [i + 3 for i, n in enumerate(rows) for _ in range(n) if i % 3 == key]
+        beside.check(beside.read(got.annex, len(got.tokens)), got.tokens, [True] * len(got.tokens))

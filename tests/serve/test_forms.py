@@ -44,10 +44,16 @@ def test_last_chunk_and_usage() -> None:
     said = event(made.chunk(0, " 7", last))
     assert said["choices"][0]["finish_reason"] == "stop" and said["choices"][0]["stop_reason"] == 7
     assert said["usage"] is None
-    assert event(made.usage(Usage(2, 4))) == {
+    assert event(made.usage(Usage(2, 4, 1, 3))) == {
         **said,
         "choices": [],
-        "usage": {"prompt_tokens": 2, "completion_tokens": 4, "total_tokens": 6},
+        "usage": {
+            "prompt_tokens": 2,
+            "completion_tokens": 4,
+            "total_tokens": 6,
+            "prompt_tokens_details": {"cached_tokens": 1},
+            "completion_tokens_details": {"reasoning_tokens": 3},
+        },
     }
 
 

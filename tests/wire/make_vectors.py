@@ -91,6 +91,22 @@ def valid() -> Iterator[tuple[str, bytes]]:
         "the largest header integers",
         oracle.write(frame(1, (4095, (1 << 32) - 1, (1 << 64) - 1, (1 << 64) - 1))),
     )
+    yield (
+        "annexes on two rows of three, one of them without a token",
+        oracle.write(
+            frame(
+                1,
+                (5, 0, 9, 99),
+                handles=[*two, handle(5, 2, 1)],
+                counts=[1, 0, 2],
+                tokens=[1, 2, 3],
+                status=[0, 5, 0],
+                position=[6, 0, 3],
+                annex_len=[5, 14, 0],
+                annex=[7, 0, 0, 0, 0, 2, 9, 0, 0, 0, 1, 1, 0, 0, 0, 0, 0, 0, 63],
+            )
+        ),
+    )
     value = msgpack.unpackb(oracle.write(plain), strict_map_key=False)
     value[2] += [5, 6]
     value[3] = {200: b"later", **value[3], 0: b"", 2: b""}
@@ -140,6 +156,23 @@ def valid() -> Iterator[tuple[str, bytes]]:
                 text=list("über €".encode()[:6] + "€".encode()),
                 text_offset=[0, 30, 0, 0],
                 stop_string=[-1, -1, 1, -1],
+            )
+        ),
+    )
+    wrap = [*(3).to_bytes(4, "little"), 1, *[0] * 7, 10, 0, 0, 0]
+    yield (
+        "a wrapped annex with its token, and a part of one ahead of its own",
+        oracle.write(
+            frame(
+                2,
+                (1, 2, 99),
+                keys=[1, 2, 3],
+                counts=[1, 0, 1],
+                tokens=[1, 2],
+                offsets=[3, 4, 0],
+                annex_len=[26, 3, 0],
+                annex=[*wrap, 4, 4, 0, 0, 0, 8, 0, 0, 0, 99, 1, 2, 3],
+                annex_offset=[40, 1 << 33, 0],
             )
         ),
     )
@@ -226,6 +259,13 @@ def invalid() -> Iterator[tuple[str, bytes]]:
     yield "k = 2^31 - 1 and two ids", changed(lp, c6=b"\xff\xff\xff\x7f")
     yield "fewer logprob values than ids", changed(lp, c8=bytes(4))
     yield "no rank", changed(lp, c9=None)
+    yield "an annex and no lengths", changed(good, c11=b"123")
+    yield "an annex that is shorter than its lengths", changed(good, c10=b"\4\0\0\0", c11=b"123")
+    yield "annex lengths of two bytes", changed(good, c10=b"\3\0", c11=b"123")
+    yield (
+        "annexes of 256 MiB and a byte",
+        changed(good, c10=((1 << 28) + 1).to_bytes(4, "little"), c11=b"123"),
+    )
     yield "a body that is an array", msgpack.packb([1, 1, value[2], [[1, b""]]])
     yield "a map of 2^32-1 columns", good[:body] + b"\xdf\xff\xff\xff\xff"
     yield "a bin of 2 GiB", changed(good)[:-10] + b"\xc6\x7f\xff\xff\xff"

@@ -15,7 +15,7 @@ import numpy as np
 
 VERSION = 1
 MAX_ROWS, MAX_TOKENS, MAX_ENTRIES, MAX_HEADER = 1 << 20, 1 << 24, 1 << 28, 32
-MAX_TEXT = 1 << 28
+MAX_TEXT = MAX_ANNEX = 1 << 28
 U64 = (1 << 64) - 1
 
 
@@ -34,7 +34,7 @@ class Column:
     id: int
     name: str
     dtype: str
-    per: str  # "rows", "tokens", "entries", "lp_tokens", "error_bytes", "text_bytes"
+    per: str  # "rows", "tokens", "entries", "lp_tokens", or bytes: "error", "text", "annex"
     default: int | None  # None: must be there
 
 
@@ -67,6 +67,8 @@ STEP = Shape(
         Column(7, "lp_ids", "<i4", "entries", None),
         Column(8, "lp_values", "<f4", "entries", None),
         Column(9, "lp_ranks", "<i4", "lp_tokens", None),
+        Column(10, "annex_len", "<u4", "rows", 0),
+        Column(11, "annex", "u1", "annex_bytes", None),
     ),
 )
 OUTPUT = Shape(
@@ -96,6 +98,9 @@ OUTPUT = Shape(
         Column(15, "text_offset", "<u4", "rows", 0),
         Column(16, "stop_string", "<i4", "rows", -1),
         Column(17, "cached", "<u4", "rows", 0),
+        Column(18, "annex_len", "<u4", "rows", 0),
+        Column(19, "annex", "u1", "annex_bytes", None),
+        Column(20, "annex_offset", "<u8", "rows", 0),
     ),
 )
 SHAPES = {1: STEP, 2: OUTPUT}
@@ -180,6 +185,9 @@ def _columns(shape: Shape, names: dict[str, int], body: dict[int, bytes]) -> dic
         if column.per == "text_bytes":
             n["text_bytes"] = int(columns["text_len"].astype(int).sum())
             _need(n["text_bytes"] <= MAX_TEXT, "text")
+        if column.per == "annex_bytes":
+            n["annex_bytes"] = int(columns["annex_len"].astype(int).sum())
+            _need(n["annex_bytes"] <= MAX_ANNEX, "annex")
         data = body.get(column.id, b"")
         size = n[column.per] * np.dtype(column.dtype).itemsize
         if data or column.default is None:
@@ -233,6 +241,7 @@ class Packer:
         status: Sequence[int],
         drained: Sequence[int],
         logprobs: Sequence[tuple[int, Sequence[Sequence[tuple[int, float]]], Sequence[int]]],
+        annexes: Sequence[bytes] = (),
     ) -> Frame:
         """Return the frame of these rows (committed); logprobs are (k, per token pairs, ranks)."""
         out: list[tuple[int, list[int], int, tuple[Any, ...]]] = []
@@ -258,9 +267,11 @@ class Packer:
         out += [(handle, [], 1, (-1, [], [])) for handle in [*drained, *again]]
         if not any(entries for *_, (_, entries, _) in out):
             out = [(h, t, s, (-1, [], [])) for h, t, s, _ in out]
-        return self._frame(header, out)
+        return self._frame(header, out, [*annexes, *[b""] * (len(out) - len(annexes))])
 
-    def _frame(self, header: Sequence[int], out: Sequence[tuple[Any, ...]]) -> Frame:
+    def _frame(
+        self, header: Sequence[int], out: Sequence[tuple[Any, ...]], annexes: Sequence[bytes]
+    ) -> Frame:
         position = [self._position(handle, len(tokens)) for handle, tokens, _, _ in out]
         tokens = [t for _, row, _, _ in out for t in row]
         entries = [pair for *_, (_, pairs, _) in out for pair in pairs]
@@ -274,6 +285,8 @@ class Packer:
             "lp_ids": [i for i, _ in entries],
             "lp_values": [v for _, v in entries],
             "lp_ranks": [r for *_, (_, _, ranks) in out for r in ranks],
+            "annex_len": [len(annex) for annex in annexes],
+            "annex": list(b"".join(annexes)),
         }
         *lane, step, mono_ns = header
         values = (*lane, self.dp, self.tp, step, len(out), len(tokens), mono_ns)

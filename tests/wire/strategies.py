@@ -24,6 +24,7 @@ def frames(draw: st.DrawFn, kind: int) -> oracle.Frame:
     ks = draw(st.lists(st.integers(-1, 3), min_size=rows, max_size=rows))
     lengths = draw(st.lists(st.integers(0, 4), min_size=rows, max_size=rows))
     letters = draw(st.lists(st.integers(0, 4), min_size=rows, max_size=rows))
+    beside = draw(st.lists(st.integers(0, 4), min_size=rows, max_size=rows))
     n = {
         "rows": rows,
         "tokens": sum(counts),
@@ -31,8 +32,10 @@ def frames(draw: st.DrawFn, kind: int) -> oracle.Frame:
         "lp_tokens": sum(c for c, k in zip(counts, ks, strict=True) if k >= 0),
         "error_bytes": sum(lengths),
         "text_bytes": sum(letters),
+        "annex_bytes": sum(beside),
     }
     fixed = {"counts": counts, "lp_k": ks, "error_len": lengths, "text_len": letters}
+    fixed["annex_len"] = beside
     columns = {}
     for column in shape.columns:
         dtype = np.dtype(column.dtype)
@@ -62,6 +65,7 @@ class Step:
     status: list[int]
     drained: list[int]
     logprobs: list[tuple[int, list[list[tuple[int, float]]], list[int]]]
+    annexes: list[bytes]
 
 
 def handles(dp: int, slots: int) -> st.SearchStrategy[int]:
@@ -92,4 +96,5 @@ def steps(draw: st.DrawFn, dp: int, slots: int, vocab_size: int) -> Step:
         draw(st.lists(st.sampled_from([0, 0, 0, 1, 2, 3, 200]), min_size=n, max_size=n)),
         draw(st.lists(handles(dp, slots), max_size=3)),
         logprobs,
+        draw(st.lists(st.binary(max_size=3), min_size=n, max_size=n)),
     )

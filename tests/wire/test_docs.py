@@ -112,5 +112,11 @@ def test_lane_messages() -> None:
 
 
 def test_limits() -> None:
-    for limit in (oracle.MAX_ROWS, oracle.MAX_TOKENS, oracle.MAX_ENTRIES, oracle.MAX_TEXT):
+    for limit in (
+        oracle.MAX_ROWS,
+        oracle.MAX_TOKENS,
+        oracle.MAX_ENTRIES,
+        oracle.MAX_TEXT,
+        oracle.MAX_ANNEX,
+    ):
         assert f"{limit:,}" in section("Columns")

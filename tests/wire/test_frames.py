@@ -48,8 +48,11 @@ def test_reads_what_the_twin_writes(frame: oracle.Frame) -> None:
         assert getattr(view, field) == frame.header[name]
     if isinstance(view, OutputFrame):
         assert view.text_bytes == frame.columns["text"].tobytes()
+        assert b"".join(view.annexes) == view.annex_bytes
+        assert [len(annex) for annex in view.annexes] == view.annex_len.tolist()
+    assert view.annex_bytes == frame.columns["annex"].tobytes()
     for column in frame.shape.columns:
-        if column.name.startswith("error") or column.name == "text":
+        if column.name.startswith("error") or column.name in ("text", "annex"):
             continue
         array = getattr(view, PROPERTY.get(column.name, column.name))
         assert array.dtype == column.dtype

@@ -48,6 +48,9 @@ def arrays(step: Step, rng: st.DataObject) -> dict[str, Any]:
         given["lp_ids"] = ints([i for i, _ in entries])
         given["lp_values"] = np.array([v for _, v in entries], np.float32)
         given["lp_ranks"] = ints([r for _, _, ranks in step.logprobs for r in ranks])
+    if any(step.annexes) or rng.draw(st.booleans()):
+        given["annex_len"] = np.array([len(annex) for annex in step.annexes], np.uint32)
+        given["annex"] = b"".join(step.annexes)
     return given
 
 
@@ -62,7 +65,13 @@ def test_packs_what_the_twin_packs(plan: list[tuple[Step, bool]], data: st.DataO
             packer.pack(*HEADER, **given)
             continue
         expected = twin.pack(
-            HEADER, step.handles, step.rows, step.status, step.drained, step.logprobs
+            HEADER,
+            step.handles,
+            step.rows,
+            step.status,
+            step.drained,
+            step.logprobs,
+            step.annexes,
         )
         frame = packer.pack(*HEADER, **given)
         packer.commit()

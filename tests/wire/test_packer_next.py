@@ -17,7 +17,7 @@ from tokenpipe.errors import RowError
 from tokenpipe.runners.arrays import as_array
 
 NAMES = ("handles", "tokens", "counts", "status", "drained")
-SCORES = ("lp_k", "lp_ids", "lp_values", "lp_ranks")
+MORE = ("lp_k", "lp_ids", "lp_values", "lp_ranks", "annex_len", "annex")
 INSTANCE, SENDER, RECEIVER = 1, 1 << 40, 3
 
 
@@ -62,7 +62,7 @@ def test_sends_what_the_twin_packs(plan: list[tuple[Step, str]], data: st.DataOb
     twin = oracle.Packer(DP, TP, VOCAB)
     for step, way in plan:
         given = arrays(step, data)
-        args = (9, 77, *(given.get(name) for name in NAMES + SCORES))
+        args = (9, 77, *(given.get(name) for name in NAMES + MORE))
         wire.takes = way != "r"
         before, sent_before = window.next_seq, len(wire.frames)
         if way in "sr":  # sent at once, or refused
@@ -79,7 +79,13 @@ def test_sends_what_the_twin_packs(plan: list[tuple[Step, str]], data: st.DataOb
             continue
         header = (INSTANCE, SENDER, RECEIVER, before, 9, 77)
         expected = twin.pack(
-            header, step.handles, step.rows, step.status, step.drained, step.logprobs
+            header,
+            step.handles,
+            step.rows,
+            step.status,
+            step.drained,
+            step.logprobs,
+            step.annexes,
         )
         back = wire.newest()
         assert back.header == expected.header

@@ -51,6 +51,8 @@ class Discard:
         status: Any = None,
         logprobs: Any = None,
         drained: Any = None,
+        *,
+        annexes: Any = None,
     ) -> None:
         """Drop a step."""
 

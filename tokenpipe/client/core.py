@@ -13,12 +13,12 @@ from typing import Generic, TypeVar
 from tokenpipe._core import Inbox, Stream
 from tokenpipe.errors import FrameError, TokenpipeError
 from tokenpipe.types import FINISH_CODES, FinishReason, SamplingParams
-from tokenpipe.wire import GiveUp, Submit
+from tokenpipe.wire import AnnexReader, GiveUp, Submit
 
 from .held import HeldFrames, last_word
 from .requests import Numbering, expand
 
-_ENDED, _AHEAD, _SLOW, _TORN = range(4)  # enum tp_note_kind
+_ENDED, _AHEAD, _SLOW, _TORN, _APART = range(5)  # enum tp_note_kind
 _ERROR = FINISH_CODES.index(FinishReason.ERROR)
 
 S = TypeVar("S", bound=Stream)
@@ -41,7 +41,7 @@ class ClientCore(Generic[S]):
         self._stream_bytes = stream_bytes
         self._ahead_s = ahead_s
         self._numbering = Numbering(incarnation)
-        self._inbox = Inbox(stream_bytes, loop, self._dropped)
+        self._inbox = Inbox(stream_bytes, loop, self._dropped, AnnexReader)
         self._keys_of: dict[str, set[int]] = {}  # external id to its live requests
         self._abort_asked: set[int] = set()
         self._held = HeldFrames(stream_bytes, ahead_s)
@@ -141,6 +141,9 @@ class ClientCore(Generic[S]):
             elif kind == _TORN:
                 self._counts["lost_streams"] += 1
                 self._end(stream, f"lost: the text before byte {offset} is missing")
+            elif kind == _APART:
+                self._counts["lost_streams"] += 1
+                self._end(stream, f"lost: an annex before output token {offset} is missing")
             else:
                 self._counts["slow_streams"] += 1
                 text = f"slow_consumer: more than {self._stream_bytes} bytes were not taken"

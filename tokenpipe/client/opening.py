@@ -49,6 +49,7 @@ def open_lanes(instance: Instance, topology: Topology, name: str) -> Lanes:
             me=me,
             to=ENGINE,
             bound_bytes=topology.bounds.lane_bytes,
+            max_frame_bytes=topology.bounds.max_frame_bytes,
         )
         closing.callback(submits.port.close)
         submits.wait_ready(topology.timeouts.startup_s)

@@ -24,6 +24,8 @@ from .opening import open_lanes
 from .streams import SyncStream
 
 FRAMES_PER_READ = 64
+# Of `generate`: so few that what waits for its consumer is no more than the consumer let wait.
+FRAMES_PER_ITEM = 2
 
 
 class Client:
@@ -180,12 +182,13 @@ class Client:
         self._check()
         lanes, core = self._lanes, self._core
         sink = self._queue if self._columns else core
+        most = FRAMES_PER_READ if self._columns else FRAMES_PER_ITEM
         now = time.monotonic()
         until = None if timeout_s is None else now + timeout_s
         while True:
             before = self._progress()
             lanes.applied()  # what was read earlier is taken
-            lanes.read(sink, now, FRAMES_PER_READ)
+            lanes.read(sink, now, most)
             if not self._columns:
                 lanes.applied()
             lanes.tick(now)

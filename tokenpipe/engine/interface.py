@@ -10,6 +10,7 @@ from typing import Any, NamedTuple, Protocol
 from tokenpipe.errors import ConfigError
 from tokenpipe.runners import StepLogprobs
 from tokenpipe.topology import Topology
+from tokenpipe.types import RowAnnex
 from tokenpipe.wire import StepBind
 
 
@@ -17,7 +18,8 @@ class Rows(NamedTuple):
     """What one step computed, as `Publisher.publish` takes it.
 
     `handles` int64 [n], each one admitted; `tokens` int32 [sum of counts], row after row; `counts`
-    [n], None is one token each; `status` is the RowStatus of each row, None is all OK.
+    [n], None is one token each; `status` is the RowStatus of each row, None is all OK; `annexes` is
+    what goes beside the tokens of some rows, by their index.
     """
 
     handles: Any
@@ -25,6 +27,7 @@ class Rows(NamedTuple):
     counts: Any = None
     logprobs: StepLogprobs | None = None
     status: Any = None
+    annexes: Mapping[int, RowAnnex] | None = None
 
 
 class Engine(Protocol):

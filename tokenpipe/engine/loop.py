@@ -135,5 +135,6 @@ class WorkerLoop:
             status=rows.status,
             logprobs=rows.logprobs,
             drained=np.array(self._drained, np.int64) if self._drained else None,
+            **({"annexes": rows.annexes} if rows.annexes else {}),
         )
         self._drained.clear()

@@ -79,6 +79,7 @@ class StepCommands:
                 stream_interval=params.stream_interval,
                 stream_interval_ms=params.stream_interval_ms,
                 cached_tokens=cached_tokens,
+                annex_offset=entry.annex_offset,
                 **(text_fields(request) if self._text and params.detokenize else {}),
             ),
         )

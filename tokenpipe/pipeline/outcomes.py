@@ -111,6 +111,7 @@ class Outcomes:
         binding = self._book.close(report.handle, output_token_ids=report.output_token_ids)
         if binding is None:
             return None
+        binding.entry.annex_offset = report.annex_offset
         if len(report.output_token_ids) > had:  # else its text is as its last binding left it
             binding.entry.text = report.text_offset, report.text_tail
         if binding.aborting:

@@ -59,7 +59,7 @@ class Commands:
             rank = None  # a rank of ours, but no such slot
         if rank is None:
             self._counted["bad_commands"] += 1
-            self._life.refuse(m.handle, RescheduleReason.RANK_LOST, m.output_token_ids)
+            self._life.refuse(m, RescheduleReason.RANK_LOST)
         elif generation <= floor:
             self._counted["late_commands"] += 1
         elif not rank.incarnation or rank.incarnation != m.rank_incarnation:
@@ -82,6 +82,7 @@ class Commands:
                 m.stream_interval,
                 m.stream_interval_ms,
                 m.cached_tokens,
+                m.annex_offset,
             )
             if events is not None:
                 self._life.happened(rank, events, now)
@@ -89,7 +90,7 @@ class Commands:
     def _dead_on_arrival(self, rank: Rank, m: Bind, reason: RescheduleReason) -> None:
         rank.parked.cancel(m.handle)
         self._table.raise_floor(m.handle)
-        self._life.refuse(m.handle, reason, m.output_token_ids)
+        self._life.refuse(m, reason)
 
     def _preempt(self, m: Preempt, now: float) -> None:
         rank = self._ranks.get(split_handle(m.handle)[0])

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from tokenpipe._core import Table
 from tokenpipe.types import RescheduleReason
 from tokenpipe.wire import (
+    Bind,
     HandleAborted,
     HandleFinished,
     HandlePrefilled,
@@ -57,8 +58,7 @@ class Lifecycle:
                 case Happened.GAP:
                     self._reschedule(rank, handle, RescheduleReason.GAP, now)
                 case Happened.PREFILLED:
-                    ids, tail = self._table.output(handle), self._table.text_tail(handle)
-                    message = HandlePrefilled(handle, ids, *tail)
+                    message = HandlePrefilled(handle, *self._left(handle))
                     self._outbox.put_for(handle, message, self._table.hold(handle))
                     self._await_marker(rank, handle, now)
                 case Happened.PARKED:
@@ -115,12 +115,13 @@ class Lifecycle:
             self._await_marker(rank, handle, now)
         return True
 
-    def refuse(
-        self, handle: int, reason: RescheduleReason, output_token_ids: tuple[int, ...]
-    ) -> None:
+    def refuse(self, bind: Bind, reason: RescheduleReason) -> None:
         """Answer a bind that cannot be."""
-        word = str(reason)
-        self._outbox.put_for(handle, HandleRescheduled(handle, word, output_token_ids))
+        handle, word = bind.handle, str(reason)
+        outcome = HandleRescheduled(
+            handle, word, bind.output_token_ids, annex_offset=bind.annex_offset
+        )
+        self._outbox.put_for(handle, outcome)
         self._outbox.put_for(handle, HandleReleased(handle, word))
 
     # --- ranks, clients, deadlines ------------------------------------------------------------
@@ -185,9 +186,13 @@ class Lifecycle:
     def _hand_back(self, handle: int, reason: RescheduleReason) -> None:
         """Give a binding the outcome Rescheduled, with all its request has."""
         self._table.set_state(handle, State.LINGERING)
-        ids, tail = self._table.output(handle), self._table.text_tail(handle)
-        message = HandleRescheduled(handle, str(reason), ids, *tail)
+        message = HandleRescheduled(handle, str(reason), *self._left(handle))
         self._outbox.put_for(handle, message, self._table.hold(handle))
+
+    def _left(self, handle: int) -> tuple[tuple[int, ...], int, bytes, int]:
+        """Return what the next binding of a request goes on from."""
+        table = self._table
+        return table.output(handle), *table.text_tail(handle), table.annex_offset(handle)
 
     def _reschedule(self, rank: Rank, handle: int, reason: RescheduleReason, now: float) -> None:
         self._hand_back(handle, reason)

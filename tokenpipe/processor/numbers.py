@@ -41,6 +41,7 @@ class Cause(IntEnum):
     TOKEN = 5
     MEMORY = 6
     TEXT = 8
+    ANNEX = 9
 
 
 FINISH_LENGTH, FINISH_ABORT, FINISH_ERROR = 2, 3, 4

@@ -122,11 +122,11 @@ class ProcessorService:
         look = not busy or now >= self._look_due
         if look:
             self._look_due = now + LOOK_S
+        if look or self._commands.port.readable():
+            self._read_commands(now)  # first: rows of a bind that is there need not be parked
         if not pause_s or now >= self._read_due:
             full = [rank.read(self.processor, FRAMES_PER_TURN, now) for rank in self._ranks]
             self._read_due = now + PACE_S if any(full) else 0.0
-        if look or self._commands.port.readable():
-            self._read_commands(now)
         if look and (deadline := self.processor.next_deadline) is not None and deadline <= now:
             self.processor.tick(now)
         dirty = self.processor.dirty_clients()

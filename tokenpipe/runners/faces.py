@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, Protocol
 
+from tokenpipe.types import RowAnnex
 from tokenpipe.wire import StepPlan
 
 
@@ -29,6 +31,8 @@ class Publishes(Protocol):
         status: Any = None,
         logprobs: Any = None,
         drained: Any = None,
+        *,
+        annexes: Mapping[int, RowAnnex] | None = None,
     ) -> None:
         """Send one step."""
 

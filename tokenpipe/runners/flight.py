@@ -8,8 +8,9 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from tokenpipe.types import RowStatus
+from tokenpipe.types import RowAnnex, RowStatus
 
+from .annexes import tensors_of, with_arrays
 from .arrays import StepLogprobs
 from .devices import Device
 from .faces import Publishes
@@ -37,6 +38,7 @@ class Flight:
         self.drained: list[int] = []  # handles of which no later step has a row
         self._handles = handles
         self._names: list[list[str]] = []
+        self._parts = parts
         self._columns: _Columns | None = None
         self._tokens: NDArray[Any] | None = None
         # One id a row and nothing beside it is what most steps are: they pay for nothing else.
@@ -53,6 +55,8 @@ class Flight:
             names = [name for name, value in values.items() if value is not None]
             self._names.append(names)
             tensors += [values[name] for name in names]
+        for part in parts:
+            tensors += tensors_of(part.annexes or {})
         self._copy = device.copy_off(tensors)
 
     def arrive(self) -> _Columns:
@@ -62,6 +66,8 @@ class Flight:
         elif self._columns is None:
             arrays = iter(self._copy.wait())
             parts = [_Columns({name: next(arrays) for name in names}) for names in self._names]
+            for part, given in zip(parts, self._parts, strict=True):
+                part.annexes = with_arrays(given.annexes or {}, arrays)
             self._columns = parts[0] if len(parts) == 1 else _Columns.joined(parts)
         return self._columns
 
@@ -87,6 +93,7 @@ class Flight:
             status=status,
             logprobs=columns.logprobs,
             drained=self.drained or None,
+            **({"annexes": columns.annexes} if columns.annexes else {}),
         )
 
 
@@ -97,7 +104,9 @@ def is_plain(part: Sampled) -> bool:
 
 def are_ids(part: Any) -> bool:
     """Whether a model's result is ids and nothing beside them."""
-    return type(part) is Sampled and part.counts is None and part.logprobs is None
+    return type(part) is Sampled and not (
+        part.counts is not None or part.logprobs is not None or part.annexes
+    )
 
 
 class _Columns:
@@ -108,6 +117,7 @@ class _Columns:
         tokens, counts = values["tokens"], values.get("counts")
         self.counts = None if counts is None else counts.astype(np.int32)
         self.logprobs: StepLogprobs | None = None
+        self.annexes: dict[int, RowAnnex] = {}
         taken: Any = ...
         if tokens.ndim == 2:
             if self.counts is None:
@@ -135,7 +145,9 @@ class _Columns:
         columns = cls({"tokens": np.zeros(0, np.int64)})
         if not parts:
             return columns
-        columns.rows = sum(part.rows for part in parts)
+        for part in parts:
+            columns.annexes |= {columns.rows + row: annex for row, annex in part.annexes.items()}
+            columns.rows += part.rows
         columns.tokens = np.concatenate([part.tokens for part in parts])
         if any(part.counts is not None for part in parts):
             columns.counts = np.concatenate([part.counted() for part in parts])

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from tokenpipe.types import SamplingParams, split_handle
+from tokenpipe.types import RowAnnex, SamplingParams, split_handle
 from tokenpipe.wire import StepBind
 
 from .arrays import StepLogprobs
@@ -69,11 +69,13 @@ class Sampled(NamedTuple):
         tokens: int32 or int64, [rows], or [rows, most] with the row's own first.
         counts: how many of them each row has [rows]; None is all. 0 is a row still in prefill.
         logprobs: a `StepLogprobs` whose arrays begin with the shape of `tokens`.
+        annexes: a `RowAnnex` for some rows, by their index in `rows`.
     """
 
     tokens: Any
     counts: Any = None
     logprobs: StepLogprobs | None = None
+    annexes: Mapping[int, RowAnnex] | None = None
 
 
 class Model(Protocol):

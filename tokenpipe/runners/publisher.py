@@ -7,14 +7,14 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from types import TracebackType
 from typing import Any
 
 import numpy as np
 
 from tokenpipe._core import SENT_LOOK, StepPacker
-from tokenpipe.errors import ConfigError
+from tokenpipe.errors import ConfigError, FrameTooLarge
 from tokenpipe.topology import Topology
 from tokenpipe.transport import (
     ForkGuard,
@@ -25,8 +25,10 @@ from tokenpipe.transport import (
     open_sender,
     worker_lane,
 )
+from tokenpipe.types import RowAnnex
 from tokenpipe.wire import LaneHeader, RankFailed, pack_control
 
+from .annexes import annex_columns
 from .arrays import StepLogprobs, as_array, logprob_columns
 
 BUSY_POLL_S = 0.1
@@ -72,6 +74,7 @@ class Publisher:
             me=Peer("worker", rank, self.incarnation),
             to=Role("processor", str(topology.processor_of(dp_rank))),
             bound_bytes=topology.bounds.lane_bytes,
+            max_frame_bytes=topology.bounds.max_frame_bytes,
             clock=clock,
         )
         self._packer = StepPacker(
@@ -100,6 +103,7 @@ class Publisher:
         logprobs: StepLogprobs | tuple[Any, Any, Any] | None = None,
         drained: Any = None,
         step_ns: int | None = None,
+        annexes: Mapping[int, RowAnnex] | None = None,
     ) -> None:
         """Send one step; returns when the frame is with the transport.
 
@@ -113,6 +117,8 @@ class Publisher:
             logprobs: a `StepLogprobs`, or its first three as a tuple.
             drained: int64 handles that will have no more rows; may stand alone, with no rows.
             step_ns: monotonic nanoseconds when the step's tokens were ready; None is now.
+            annexes: what goes beside the tokens of some rows, by index of the row. Of a row that
+                is not OK or FINISHED it may be dropped.
 
         A token that is negative or outside the vocabulary turns its own row into an error; the
         other rows go on. Raises `RowError` where arrays do not fit one another, `FrameTooLarge`,
@@ -122,14 +128,14 @@ class Publisher:
         if not self.sends:
             return
         # Called with cold caches by a thread that computes: few bytecodes, the rest is in C.
-        if logprobs is None:
+        if logprobs is None and not annexes:
             sent = self._send_next(step, step_ns, handles, tokens, counts, status, drained)
             if not sent:
                 return
             if sent <= SENT_LOOK:
                 self._lane.look(sent)
                 return
-        self._publish(step, step_ns, handles, tokens, counts, status, drained, logprobs)
+        self._publish(step, step_ns, handles, tokens, counts, status, drained, logprobs, annexes)
 
     def _publish(
         self,
@@ -141,17 +147,23 @@ class Publisher:
         status: Any,
         drained: Any,
         logprobs: StepLogprobs | tuple[Any, Any, Any] | None,
+        annexes: Mapping[int, RowAnnex] | None,
     ) -> None:
-        """Publish what has logprobs, or what the lane did not take at once."""
+        """Publish what has more than tokens, or what the lane did not take at once."""
         if not self._lane.ready:  # the welcome of a new processor may be there by now
             self._lane.poll()
         handles = as_array(handles, np.int64)
-        scores = logprob_columns(logprobs, len(handles))
+        more: tuple[Any, ...] = logprob_columns(logprobs, len(handles))
+        if annexes:
+            more += annex_columns(annexes, len(handles), counts)
         frame = self._packer.pack_next(
-            step, step_ns, handles, tokens, counts, status, drained, *scores
+            step, step_ns, handles, tokens, counts, status, drained, *more
         )
         try:
             self._lane.send(frame, self._patience_s)
+        except FrameTooLarge as error:
+            self._packer.withdraw()
+            raise FrameTooLarge(f"step {step}: {error}") from error
         except BaseException:
             self._packer.withdraw()
             raise

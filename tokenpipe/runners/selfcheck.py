@@ -22,6 +22,7 @@ from tokenpipe.errors import ConfigError
 from tokenpipe.types import RowStatus, SamplingParams, make_handle
 from tokenpipe.wire import StepBind, StepFrame
 
+from .annexes import annex_columns
 from .arrays import as_array, logprob_columns
 from .devices import FACTS
 from .framework import load_paddle
@@ -55,14 +56,18 @@ class Packed:
         status: Any = None,
         logprobs: Any = None,
         drained: Any = None,
+        *,
+        annexes: Any = None,
     ) -> None:
         """Pack a step and read it again."""
         began = time.perf_counter()
+        annex_len, annex = annex_columns(annexes or {}, len(handles), counts)
         raw = self.packer.pack(
             1, 2, 3, step, step, 0,
             as_array(handles, np.int64), as_array(tokens, np.int32), counts, status,
             None if drained is None else as_array(drained, np.int64),
             *logprob_columns(logprobs, len(handles)),
+            annex_len=annex_len, annex=annex,
         )  # fmt: skip
         self.packer.commit()
         self.publish_s.append(time.perf_counter() - began)

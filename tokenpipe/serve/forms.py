@@ -204,10 +204,14 @@ def finite(value: float | None) -> float | None:
     return max(value, LOWEST) if value < 0 else min(value, 0.0) if math.isinf(value) else value
 
 
-def usage_dict(usage: Usage) -> dict[str, int]:
-    """Return usage in OpenAI's words."""
-    return {
+def usage_dict(usage: Usage) -> dict[str, Any]:
+    """Return usage in OpenAI's words; of reasoning only where the engine speaks of it."""
+    said: dict[str, Any] = {
         "prompt_tokens": usage.prompt_tokens,
         "completion_tokens": usage.completion_tokens,
         "total_tokens": usage.prompt_tokens + usage.completion_tokens,
+        "prompt_tokens_details": {"cached_tokens": usage.cached_tokens},
     }
+    if usage.reasoning_tokens is not None:
+        said["completion_tokens_details"] = {"reasoning_tokens": usage.reasoning_tokens}
+    return said

@@ -19,12 +19,13 @@ from starlette.responses import Response
 
 from tokenpipe.client import AsyncClient, AsyncSamples, AsyncStream
 from tokenpipe.errors import FrameTooLarge, LaneFull, TokenpipeError
-from tokenpipe.types import FinishReason, RequestOutput, SamplingParams, Usage
+from tokenpipe.types import FinishReason, RequestOutput, SamplingParams
 
 from .forms import Choice, Form
 from .merge import merged
 from .problems import Problem, of_output, unavailable
 from .state import ServerState
+from .tally import Tally
 from .text import Text
 
 Message = MutableMapping[str, Any]
@@ -152,7 +153,7 @@ class Reply(Response):
         form, text, n = self._form, self._text, self._params.n
         single = len(self._prompts) == 1
         left = choices = len(self._prompts) * n
-        completion = 0
+        tally = Tally(self._prompts)
         async for item in items:
             job, output = (0, item) if single else item
             if output.finish_reason is FinishReason.ERROR:
@@ -166,10 +167,10 @@ class Reply(Response):
                 event = form.opening(choices) + event
             if output.finish_reason is not None:
                 left -= 1
-                completion += output.usage.completion_tokens if output.usage else 0
+                tally.add(job, output)
                 if not left:
                     if self._with_usage:
-                        event += form.usage(Usage(self._prompt_tokens(), completion))
+                        event += form.usage(tally.usage)
                     event += DONE
             self._sending_since = time.monotonic()
             # Past the middleware, which has seen the start and looks at nothing else.
@@ -184,21 +185,17 @@ class Reply(Response):
         n = self._params.n
         single = len(self._prompts) == 1
         choices = [Choice() for _ in range(len(self._prompts) * n)]
-        completion = 0
+        tally = Tally(self._prompts)
         async for item in items:
             job, output = (0, item) if single else item
             assert isinstance(output, RequestOutput)
             if output.finish_reason is FinishReason.ERROR:
                 raise of_output(output.error)
             choices[job * n + output.index].add(self._text.of(output), output)
-            completion += output.usage.completion_tokens if output.usage else 0
+            tally.add(job, output)
         if any(choice.finish_reason is None for choice in choices):
             raise unavailable("the engine is gone")
-        usage = Usage(self._prompt_tokens(), completion)
-        await self._send_json(send, 200, self._form.whole(choices, usage), {})
-
-    def _prompt_tokens(self) -> int:
-        return sum(len(prompt) for prompt in self._prompts)
+        await self._send_json(send, 200, self._form.whole(choices, tally.usage), {})
 
     async def _last_word(self, send: Send, problem: Problem) -> None:
         """Say a problem in the way that is still open: a status, or an event at the end."""

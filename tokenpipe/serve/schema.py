@@ -70,6 +70,8 @@ class Asked(BaseModel):
     return_token_ids: bool = False
     include_stop_str_in_output: bool = False
     skip_special_tokens: bool = True
+    stream_interval: Annotated[int, Field(ge=1, lt=1 << 31)] = 1
+    stream_interval_ms: Annotated[int, Field(ge=0, le=60_000)] = 0
 
     def refuse_what_is_not_served(self) -> None:
         """Raise Problem, a 400 that names the field."""
@@ -106,6 +108,8 @@ class Asked(BaseModel):
                 stop=self.stops,
                 include_stop_str_in_output=self.include_stop_str_in_output,
                 skip_special_tokens=self.skip_special_tokens,
+                stream_interval=self.stream_interval,
+                stream_interval_ms=self.stream_interval_ms,
                 **{name: value for name, value in given.items() if value is not None},
             )
         except ValueError as error:

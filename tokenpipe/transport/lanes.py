@@ -20,6 +20,7 @@ def open_sender(
     to: Role | Peer,
     bound_bytes: int,
     receiver_incarnation: int = 0,
+    max_frame_bytes: int = (1 << 32) - 1,
     clock: timing.Clock = time.monotonic,
 ) -> LaneSender:
     """Return the sending end of `lane`; it says hello at once and is ready after the welcome."""
@@ -32,6 +33,7 @@ def open_sender(
         alive=lambda: instance.alive(to.role, to.rank),
         clock=clock,
         receiver_incarnation=receiver_incarnation,
+        max_frame_bytes=max_frame_bytes,
     )
 
 

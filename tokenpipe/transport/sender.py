@@ -43,12 +43,16 @@ class LaneSender:
         alive: Callable[[], bool],
         clock: timing.Clock = time.monotonic,
         receiver_incarnation: int = 0,
+        max_frame_bytes: int = (1 << 32) - 1,
     ) -> None:
         now = clock()
         self.port = port
         self.me = me
         self._link = Link(Role(to.role, to.rank), receiver_incarnation, alive, now)
-        self.window = self._window = SendWindow(bound_bytes, instance, me.incarnation, port.send)
+        self.window = self._window = SendWindow(
+            bound_bytes, instance, me.incarnation, port.send, max_frame_bytes
+        )
+        self._max_frame_bytes = max_frame_bytes
         self._outbox = Outbox(port, self._link, self._window, instance=instance, me=me, now=now)
         self._clock = clock
         self._guard = ForkGuard()
@@ -240,10 +244,10 @@ class LaneSender:
 
     def _wait_for_room(self, size: int, receiver: int, timeout_s: float) -> None:
         lane, window = self.port.lane, self._window
-        if size > window.bound:
+        if size > min(window.bound, self._max_frame_bytes + FRAME_OVERHEAD):
             raise FrameTooLarge(
                 f"lane {lane}: a frame of {size - FRAME_OVERHEAD} bytes can never fit into the "
-                f"bound of {window.bound}"
+                f"bound of {min(window.bound, self._max_frame_bytes)}"
             )
         deadline = self._clock() + timeout_s
         while True:

@@ -3,6 +3,8 @@
 The format is written down in docs/wire.md; its only implementation is in csrc/.
 """
 
+from .annex import pack_annex
+from .annex_reader import AnnexReader
 from .control import pack_control, unpack_control
 from .frames import OutputFrame, StepFrame
 from .lane import Kind, LaneHeader
@@ -33,6 +35,7 @@ from .messages import (
 
 __all__ = [
     "Abort",
+    "AnnexReader",
     "Bind",
     "CloseClient",
     "Counters",
@@ -58,6 +61,7 @@ __all__ = [
     "StepFrame",
     "StepPlan",
     "Submit",
+    "pack_annex",
     "pack_control",
     "unpack_control",
 ]

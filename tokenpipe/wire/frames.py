@@ -116,6 +116,16 @@ class StepFrame:
         """Return the rank of each sampled token that has logprobs."""
         return _column(self.columns, 9, np.int32, 0)
 
+    @property
+    def annex_len(self) -> U32:
+        """Return how many bytes of annex each row has."""
+        return _column(self.columns, 10, np.uint32, self.rows)
+
+    @property
+    def annex_bytes(self) -> bytes:
+        """Return the annexes, rows one after another."""
+        return self.columns.get(11, b"")
+
 
 @dataclass(frozen=True, slots=True)
 class OutputFrame:
@@ -220,6 +230,28 @@ class OutputFrame:
     def cached(self) -> U32:
         """Return, with each request's final row, how many prompt tokens a cache had."""
         return _column(self.columns, 17, np.uint32, self.rows)
+
+    @property
+    def annex_len(self) -> U32:
+        """Return how many bytes of its request's annexes each row brings."""
+        return _column(self.columns, 18, np.uint32, self.rows)
+
+    @property
+    def annex_bytes(self) -> bytes:
+        """Return these bytes, rows one after another."""
+        return self.columns.get(19, b"")
+
+    @property
+    def annex_offset(self) -> U64:
+        """Return how many bytes of its request's annexes lie before each row's, if it has any."""
+        return _column(self.columns, 20, np.uint64, self.rows)
+
+    @property
+    def annexes(self) -> list[bytes]:
+        """Return each row's part of its request's annexes, for that request's `AnnexReader`."""
+        ends = np.cumsum(self.annex_len, dtype=np.int64).tolist()
+        data = self.annex_bytes
+        return [data[start:end] for start, end in zip([0, *ends], ends, strict=False)]
 
     def _strings(self, lengths: int, width: int, text: int) -> list[str]:
         found = self.columns.get(lengths)

@@ -1,0 +1,209 @@
+"""Annexes at the client: once each, beside their tokens; what is none harms its own request."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.client.frames import Row, output_frame
+from tests.client.test_core import ERROR, LENGTH, STOP, make_core
+from tests.processor import beside
+from tokenpipe._core import Stream
+from tokenpipe.client import ClientCore
+from tokenpipe.types import FinishReason, RequestOutputKind, RowAnnex, SamplingParams, Usage
+from tokenpipe.wire import GiveUp, pack_annex
+from tokenpipe.wire.annex import WRAP
+
+
+def wrap(annex: bytes, offset: int, count: int) -> bytes:
+    return WRAP.pack(offset, count, 0, len(annex)) + annex
+
+
+def wrapped(tokens: list[int], offset: int, extra: bytes = b"") -> bytes:
+    return wrap(beside.packed(tokens, extra), offset, len(tokens))
+
+
+def start(core: ClientCore[Stream], kind: RequestOutputKind = RequestOutputKind.DELTA) -> Stream:
+    (stream,) = core.open(core.expand([1, 2, 3], SamplingParams(output_kind=kind)))
+    return stream
+
+
+@given(st.data())
+@pytest.mark.parametrize("kind", list(RequestOutputKind))
+def test_any_rows_in_any_repetition_give_each_annex_once(
+    kind: RequestOutputKind, data: st.DataObject
+) -> None:
+    core = make_core()
+    stream = start(core, kind)
+    tokens = list(range(100, 100 + data.draw(st.integers(1, 12))))
+    whole, ends = b"", [0]  # bytes of annexes that must be there with so many tokens
+    extras: list[tuple[int, bytes]] = []
+    while len(ends) <= len(tokens):
+        at = len(ends) - 1
+        some = tokens[at : at + data.draw(st.integers(1, 3))]
+        whole += wrapped(some, at, bytes([at]))
+        extras.append((at, bytes([at])))
+        ends += [len(whole)] * len(some)
+    got: dict[str, list[Any]] = {"tokens": [], "masks": [], "drafts": [], "lps": [], "extras": []}
+
+    def take() -> None:
+        item = stream.take()
+        if item is None:
+            return
+        if kind != RequestOutputKind.DELTA:
+            assert item.offset == 0
+            for column in got.values():
+                column.clear()
+        n = len(item.token_ids)
+        got["tokens"] += item.token_ids
+        got["masks"] += item.sampling_masks or [None] * n
+        got["drafts"] += item.draft_token_ids or [None] * n
+        got["lps"] += item.draft_logprobs or [None] * n
+        got["extras"] += item.extras or []
+
+    have = 0
+    for more in [*data.draw(st.lists(st.integers(0, 3), max_size=8)), len(tokens)]:
+        upto = min(len(tokens), have + more)
+        back = data.draw(st.integers(0, have))
+        byte = data.draw(st.integers(0, ends[back]))
+        # a row may be ahead with its bytes, never behind
+        end = data.draw(st.integers(ends[upto], len(whole)))
+        row = Row(stream.key, back, tokens[back:upto], annex=whole[byte:end], annex_offset=byte)
+        core.feed(output_frame(row), 0.0)
+        have = upto
+        if data.draw(st.booleans()):
+            take()
+    core.feed(output_frame(Row(stream.key, have, [], LENGTH)), 0.0)
+    take()
+    assert stream.over
+    assert got["tokens"] == tokens and got["extras"] == extras
+    assert [None if m is None else m.tolist() for m in got["masks"]] == [
+        beside.mask_of(t) for t in tokens
+    ]
+    assert got["drafts"] == [beside.draft_of(t) for t in tokens]
+    assert got["lps"] == [beside.draft_logprobs_of(t) for t in tokens]
+
+
+def test_what_came_beside_no_token_comes_with_the_end() -> None:
+    core = make_core()
+    stream = start(core)
+    pooled = np.array([[1.5, np.nan], [-np.inf, 0.0]], np.float32)
+    annex = pack_annex(RowAnnex(pooled=pooled, reasoning_tokens=0, extra=b"x"), 0)
+    core.feed(output_frame(Row(stream.key, 0, [], annex=wrap(annex, 0, 0))), 0.0)
+    assert stream.take() is None  # alone it wakes nobody
+    core.feed(output_frame(Row(stream.key, 0, [], STOP)), 0.0)
+    item = stream.take()
+    assert item is not None and item.finish_reason is FinishReason.STOP and item.token_ids == []
+    assert item.pooled is not None and item.pooled.tobytes() == pooled.tobytes()
+    assert item.extras == [(0, b"x")] and item.usage == Usage(3, 0, 0, 0)
+
+
+def test_a_worker_knows_better_what_its_cache_had() -> None:
+    for said, expected in ((2, 2), (9, 3)):
+        core = make_core()
+        stream = start(core)
+        annex = wrap(pack_annex(RowAnnex(cached_tokens=said), 1), 0, 1)
+        core.feed(output_frame(Row(stream.key, 0, [7], LENGTH, annex=annex)), 0.0)
+        item = stream.take()
+        assert item is not None and item.usage == Usage(3, 1, expected, None)
+
+
+def test_reasoning_is_in_the_usage_and_never_more_than_there_is() -> None:
+    for said, tokens, expected in ([(5,), 3, 3], [(99, 2), 3, 2], [(), 3, None]):  # type: ignore[misc]
+        core = make_core()
+        stream = start(core)
+        annex = b""
+        for at, reasoning in enumerate(said):
+            annex += wrap(pack_annex(RowAnnex(reasoning_tokens=reasoning), 1), at, 1)
+        core.feed(output_frame(Row(stream.key, 0, [7] * tokens, LENGTH, annex=annex)), 0.0)
+        item = stream.take()
+        assert item is not None and item.usage == Usage(3, tokens, 0, expected)
+
+
+@pytest.mark.case("B50")
+@pytest.mark.parametrize(
+    "bad",
+    [
+        wrap(b"\x07\xff\xff\xff\xff", 0, 1),
+        wrap(b"\x02\x01\0\0\0\x63", 0, 1),
+        wrap(b"", 9, 1) + wrap(b"", 0, 1),
+    ],
+)
+@pytest.mark.parametrize("finish", [0, STOP])
+def test_a_malformed_annex_ends_its_request_alone(bad: bytes, finish: int) -> None:
+    core = make_core()
+    stream, other = start(core), start(core)
+    rows = [
+        Row(stream.key, 0, [5], finish, annex=bad),
+        Row(other.key, 0, [6], annex=wrapped([6], 0)),
+    ]
+    core.feed(output_frame(*rows), 0.0)
+    item = stream.take()
+    assert item is not None and item.token_ids == [5] and item.annex is None
+    assert item.finish_reason is FinishReason.ERROR
+    assert item.error is not None and item.error.startswith("annex: ")
+    assert item.usage == Usage(3, 1)
+    assert stream.take() is None and stream.over and not stream.live
+    assert core.take_outgoing() == ([] if finish else [GiveUp(stream.key)])
+    core.feed(output_frame(Row(stream.key, 1, [5], LENGTH), Row(other.key, 1, [7], LENGTH)), 0.0)
+    fine = other.take()
+    assert fine is not None and fine.token_ids == [6, 7]
+    assert fine.finish_reason is FinishReason.LENGTH
+    assert fine.draft_token_ids == [None, None] and len(core) == 0
+
+
+def test_annexes_that_are_missing_end_the_request() -> None:
+    core = make_core()
+    stream = start(core)
+    row = Row(stream.key, 0, [5], annex=wrapped([5], 0), annex_offset=1)
+    core.feed(output_frame(row), 0.0)
+    item = stream.take()
+    assert item is not None and item.finish_reason is FinishReason.ERROR
+    assert item.error == "lost: an annex before output token 0 is missing"
+    assert core.take_outgoing() == [GiveUp(stream.key)]
+
+
+@pytest.mark.case("B19")
+def test_who_had_nothing_to_take_is_not_slow() -> None:
+    """An annex larger than a stream may hold comes in pieces, before the token that it is of."""
+    core = make_core(stream_bytes=400)
+    stream = start(core)
+    annex = wrap(pack_annex(RowAnnex(extra=b"x" * 5000), 1), 0, 1)
+    for at in range(0, len(annex), 500):
+        piece = Row(stream.key, 0, [], annex=annex[at : at + 500], annex_offset=at)
+        core.feed(output_frame(piece), 0.0)
+    core.feed(output_frame(Row(stream.key, 0, [5])), 0.0)
+    item = stream.take()
+    assert item is not None and item.extras == [(0, b"x" * 5000)]
+    row = Row(stream.key, 1, [6] * 50)
+    core.feed(output_frame(row), 0.0)
+    core.feed(output_frame(Row(stream.key, 51, [6] * 60)), 0.0)  # now there was something
+    slow = stream.take()
+    assert slow is not None and slow.finish_reason is FinishReason.ERROR
+    assert slow.error is not None and slow.error.startswith("slow_consumer")
+
+
+def test_taking_a_part_of_what_waits_takes_that_part_of_the_annex() -> None:
+    core = make_core()
+    stream = start(core)
+    tokens = [10, 11, 13, 14]
+    core.feed(output_frame(Row(stream.key, 0, tokens, annex=wrapped(tokens, 0, b"x"))), 0.0)
+    first, second = stream.take(3), stream.take(3)
+    assert first is not None and second is not None
+    assert first.draft_token_ids == [beside.draft_of(t) for t in tokens[:3]]
+    assert second.draft_token_ids == [beside.draft_of(14)]
+    assert first.extras == [(0, b"x")] and second.extras is None
+
+
+def test_an_end_from_elsewhere_has_its_annexes_too() -> None:
+    core = make_core()
+    stream = start(core)
+    core.feed(output_frame(Row(stream.key, 0, [5], annex=wrapped([5], 0))), 0.0)
+    core.feed(output_frame(Row(stream.key, 0xFFFFFFFF, [], ERROR, error="gone")), 0.0)
+    item = stream.take()
+    assert item is not None and item.error == "gone"
+    assert item.draft_token_ids == [beside.draft_of(5)]

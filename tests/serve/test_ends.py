@@ -1,0 +1,217 @@
+"""Every end, streamed and whole, one sample and two, one prompt and two, with intervals: one finish
+reason a choice, in its last chunk, and the same usage in both modes.
+"""
+
+from __future__ import annotations
+
+import itertools
+import tempfile
+import threading
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import openai
+import pytest
+
+from tests.conftest import eventually
+from tests.postprocess.vocab import real
+from tests.serve.running import Running
+from tests.serve.scripted import CACHED, ENDS, EOS_ID, LAST, LETTERS, REASONING, ROW
+from tokenpipe import Client, FinishReason, SamplingParams
+
+TEXT = "abcdefghijk"
+REASONS = {"abort": "abort", "length": "length"}  # the others stop
+STOP_REASONS = {"eos": EOS_ID, "stop id": LETTERS[LAST], "stop string": "jk"}
+TEXTS = {"length": TEXT, "stop string": TEXT[:-2], "abort": TEXT[: 3 * ROW]}
+PARAMS: dict[str, dict[str, Any]] = {
+    "eos": {},
+    "stop id": {"stop_token_ids": [LETTERS[LAST]]},
+    "stop string": {"stop": ["never", "jk"]},
+    "length": {"max_tokens": LAST + 1},
+    "abort": {},
+    "error": {},
+}
+
+
+@pytest.fixture(scope="module")
+def base() -> Iterator[Path]:
+    with tempfile.TemporaryDirectory(prefix="tp-") as path:
+        yield Path(path)
+
+
+@pytest.fixture(scope="module")
+def scripted(base: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
+    directory = tmp_path_factory.mktemp("ends")
+    tokenizer = directory / "tokenizer.json"
+    real("gpt2_style").tokenizer.save(str(tokenizer))
+    keys: dict[str, Any] = {"tokenizer": str(tokenizer), "eos_token_ids": [EOS_ID]}
+    engine = ("--engine", "tests.serve.scripted:Scripted")
+    with Running(directory, base, *engine, slots_per_rank=8, **keys) as running:
+        yield running
+
+
+@dataclass
+class Told:
+    """What was told of one choice."""
+
+    text: str = ""
+    token_ids: list[int] = field(default_factory=list)
+    chunks: list[int] = field(default_factory=list)  # tokens in each
+    reasons: list[str | None] = field(default_factory=list)  # one a chunk
+    stop_reason: Any = None
+
+    def add(self, choice: Any) -> None:
+        self.text += choice.text
+        self.token_ids += choice.token_ids
+        self.chunks.append(len(choice.token_ids))
+        self.reasons.append(choice.finish_reason)
+        self.stop_reason = getattr(choice, "stop_reason", None)
+
+
+class Answer:
+    """One request by the official client; an abort is sent once all of it that comes has come."""
+
+    def __init__(self, server: Running, asked: dict[str, Any], stream: bool, abort: bool) -> None:
+        self.choices: dict[int, Told] = {}
+        self.usage: Any = None
+        self.error = ""
+        self._server, self._asked = server, asked
+        self._abort = threading.Event() if abort else None
+        self._stream = stream
+        try:
+            with server.client() as client:
+                self._ask(client)
+        except openai.APIError as error:
+            self.error = error.message
+
+    def _ask(self, client: openai.OpenAI) -> None:
+        if not self._stream:
+            waiting = threading.Thread(target=self._abort_once_all_run)
+            if self._abort is not None:
+                waiting.start()
+            whole = client.completions.create(**self._asked)
+            for choice in whole.choices:
+                self._of(choice.index).add(choice)
+            self.usage = whole.usage
+            if self._abort is not None:
+                waiting.join()
+            return
+        options = {"include_usage": True}
+        for chunk in client.completions.create(**self._asked, stream=True, stream_options=options):
+            if chunk.usage is not None:
+                assert not chunk.choices and self.usage is None
+                self.usage = chunk.usage
+            for choice in chunk.choices:
+                self._of(choice.index).add(choice)
+            if self._abort is not None and not self._abort.is_set() and self._all_began():
+                self._abort.set()
+                self._send_abort()
+
+    def _of(self, index: int) -> Told:
+        return self.choices.setdefault(index, Told())
+
+    def _all_began(self) -> bool:
+        return len(self.choices) == len(self._asked["prompt"]) * self._asked["n"]
+
+    def _abort_once_all_run(self) -> None:
+        wanted = len(self._asked["prompt"]) * self._asked["n"]
+        assert eventually(lambda: self._server.ready()["running"] == wanted)
+        self._send_abort()
+
+    def _send_abort(self) -> None:
+        sent = {"request_id": self._asked["extra_body"]["request_id"]}
+        assert self._server.post("/v1/abort", sent).json()["aborted"] > 0
+
+
+numbers = itertools.count()
+
+
+def ask(server: Running, end: str, stream: bool, n: int, prompts: int, interval: int) -> Answer:
+    params = {"max_tokens": 100, **PARAMS[end]}
+    more = {"return_token_ids": True, "stream_interval": interval}
+    more |= {"request_id": f"ask-{next(numbers)}"}
+    if "stop_token_ids" in params:
+        more["stop_token_ids"] = params.pop("stop_token_ids")
+    prompt = [[ENDS.index(end), 7 + i, 9] for i in range(prompts)]
+    asked = {"model": "tokenpipe", "prompt": prompt, "n": n, "extra_body": more, **params}
+    return Answer(server, asked, stream, end == "abort")
+
+
+@pytest.mark.case("B67")
+@pytest.mark.parametrize("interval", [1, 5])
+@pytest.mark.parametrize("prompts", [1, 2])
+@pytest.mark.parametrize("n", [1, 2])
+@pytest.mark.parametrize("stream", [True, False], ids=["stream", "whole"])
+@pytest.mark.parametrize("end", ENDS)
+def test_one_reason_and_the_usage(
+    scripted: Running, end: str, stream: bool, n: int, prompts: int, interval: int
+) -> None:
+    answer = ask(scripted, end, stream, n, prompts, interval)
+    choices = answer.choices
+    if end == "error":  # OpenAI's form has no such reason: the answer is an error, or ends with one
+        assert "the worker failed on this row" in answer.error and answer.usage is None
+        assert stream or not choices
+        for told in choices.values():
+            assert set(told.reasons) == {None} and TEXT.startswith(told.text)
+        return
+    assert not answer.error
+    assert sorted(choices) == list(range(n * prompts))
+    for told in choices.values():
+        assert told.reasons[-1] == REASONS.get(end, "stop")
+        assert set(told.reasons[:-1]) <= {None}
+        assert told.stop_reason == STOP_REASONS.get(end)
+        whole = [*LETTERS[:LAST], EOS_ID if end == "eos" else LETTERS[LAST]]
+        text = TEXTS.get(end, TEXT[:-1])
+        if end == "abort":
+            assert whole[: len(told.token_ids)] == told.token_ids and text.startswith(told.text)
+        else:
+            assert (told.token_ids, told.text) == (whole, text)
+        if stream:
+            assert max(told.chunks) >= ROW  # not every chunk is a token
+            assert all(count >= interval for count in told.chunks[1:-1])
+    usage = answer.usage
+    counted = sum(len(told.token_ids) for told in choices.values())
+    assert usage.completion_tokens == counted
+    assert usage.prompt_tokens == 3 * prompts
+    assert usage.total_tokens == 3 * prompts + counted
+    if end != "abort" or stream:  # one that began: its first row says what the engine's cache had
+        assert usage.prompt_tokens_details.cached_tokens == CACHED * prompts
+    if end != "abort":
+        assert counted == n * prompts * (LAST + 1)
+        assert usage.completion_tokens_details.reasoning_tokens == REASONING * n * prompts
+
+
+@pytest.mark.case("B67")
+@pytest.mark.parametrize("interval", [1, 5])
+@pytest.mark.parametrize("n", [1, 2])
+@pytest.mark.parametrize("end", ENDS)
+def test_one_reason_and_the_usage_at_a_client(
+    scripted: Running, base: Path, end: str, n: int, interval: int
+) -> None:
+    """The same below HTTP, where an error is a reason too."""
+    params = {"max_tokens": 100, **PARAMS[end]}
+    params = {k: tuple(v) if isinstance(v, list) else v for k, v in params.items()}
+    asked = SamplingParams(**params, n=n, stream_interval=interval)
+    (endpoint,) = base.iterdir()
+    with Client(endpoint) as client:
+        told: dict[int, list[Any]] = {}
+        for output in client.generate([ENDS.index(end), 7, 9], asked, request_id="below"):
+            told.setdefault(output.index, []).append(output)
+            if end == "abort" and len(told) == n:
+                client.abort("below")
+    assert sorted(told) == list(range(n))
+    for outputs in told.values():
+        *before, last = outputs
+        assert {output.finish_reason for output in before} <= {None}
+        expected = {"error": FinishReason.ERROR, "abort": FinishReason.ABORT}
+        expected["length"] = FinishReason.LENGTH
+        assert last.finish_reason == expected.get(end, FinishReason.STOP)
+        assert {output.usage for output in before} <= {None}
+        tokens = sum(len(output.token_ids) for output in outputs)
+        assert last.usage.completion_tokens == tokens
+        assert end == "abort" or tokens == (3 * ROW if end == "error" else LAST + 1)
+        assert last.usage.prompt_tokens == 3 and last.usage.cached_tokens == CACHED
+        assert last.usage.reasoning_tokens == min(REASONING, tokens)
+        assert (last.error is not None) == (end == "error")
