@@ -88,7 +88,7 @@ class Answer:
 
     def _ask(self, client: openai.OpenAI) -> None:
         if not self._stream:
-            waiting = threading.Thread(target=self._abort_once_all_run)
+            waiting = threading.Thread(target=self._abort_once_it_is_there)
             if self._abort is not None:
                 waiting.start()
             whole = client.completions.create(**self._asked)
@@ -107,7 +107,7 @@ class Answer:
                 self._of(choice.index).add(choice)
             if self._abort is not None and not self._abort.is_set() and self._all_began():
                 self._abort.set()
-                self._send_abort()
+                assert self._send_abort() > 0
 
     def _of(self, index: int) -> Told:
         return self.choices.setdefault(index, Told())
@@ -115,14 +115,12 @@ class Answer:
     def _all_began(self) -> bool:
         return len(self.choices) == len(self._asked["prompt"]) * self._asked["n"]
 
-    def _abort_once_all_run(self) -> None:
-        wanted = len(self._asked["prompt"]) * self._asked["n"]
-        assert eventually(lambda: self._server.ready()["running"] == wanted)
-        self._send_abort()
+    def _abort_once_it_is_there(self) -> None:
+        assert eventually(lambda: self._send_abort() > 0)
 
-    def _send_abort(self) -> None:
+    def _send_abort(self) -> int:
         sent = {"request_id": self._asked["extra_body"]["request_id"]}
-        assert self._server.post("/v1/abort", sent).json()["aborted"] > 0
+        return int(self._server.post("/v1/abort", sent).json()["aborted"])
 
 
 numbers = itertools.count()
