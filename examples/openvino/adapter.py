@@ -7,6 +7,7 @@ It preempts by itself; all that shows is a step without a token for a request th
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -33,7 +34,7 @@ class OpenVINOEngine:
         place: where in the topology this runs.
         model: an OpenVINO model directory or a GGUF file; None is SmolLM2 from its wheel.
         blocks: KV cache blocks; with few of them it preempts.
-        report: file that counts preemptions at the end, for those who look for them.
+        report: file for those who look: preemptions so far, and requests in OpenVINO's hands.
     """
 
     def __init__(
@@ -84,7 +85,8 @@ class OpenVINOEngine:
         for handle, generation in list(self._open.items()):
             new: list[int] = []
             while generation.can_read():
-                new += next(iter(generation.read().values())).generated_ids
+                for part in generation.read().values():  # none of what was ignored
+                    new += part.generated_ids
             state = generation.get_status()
             if state != genai.GenerationStatus.RUNNING:
                 del self._open[handle]
@@ -98,7 +100,8 @@ class OpenVINOEngine:
                 counts.append(len(new))
                 status.append(RowStatus.ERROR if refused else RowStatus.OK)
         if self._report is not None:
-            self._report.write_text(str(self.preempted))
+            there = self._pipe.get_metrics().requests
+            self._report.write_text(json.dumps([self.preempted, there]))
         return Rows(handles, tokens, counts, status=status) if handles else None
 
     def free(self, handle: int) -> None:

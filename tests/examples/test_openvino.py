@@ -61,9 +61,11 @@ class Hosted(threading.Thread):
         finally:
             self.up.set()
 
-    def ask(self, params: SamplingParams, **how: object) -> Crowd:
+    def ask(
+        self, params: SamplingParams, prompts: list[list[int]] = PROMPTS, **how: object
+    ) -> Crowd:
         assert self.host is not None
-        crowd = Crowd(self.host.endpoint, PROMPTS, params, **how)  # type: ignore[arg-type]
+        crowd = Crowd(self.host.endpoint, prompts, params, **how)  # type: ignore[arg-type]
         crowd.join(200)
         assert not crowd.is_alive() and crowd.error is None
         return crowd
@@ -75,11 +77,12 @@ class Hosted(threading.Thread):
         assert self.error is None
 
 
-def own(tokens: int) -> list[list[int]]:
+@pytest.fixture(scope="module")
+def expected() -> list[list[int]]:
     """Return what OpenVINO says of itself, asked one prompt after another, without tokenpipe."""
     done = subprocess.run(
         [sys.executable, "-m", "examples.openvino.plain"],
-        input=json.dumps([PROMPTS, tokens]),
+        input=json.dumps([PROMPTS, PARAMS.max_tokens]),
         capture_output=True,
         text=True,
         cwd=Path(__file__).parents[2],
@@ -90,20 +93,28 @@ def own(tokens: int) -> list[list[int]]:
     return outputs
 
 
-def test_streams_are_the_engines_own_preempted_or_not(tmp_path: Path, runtime_dir: Path) -> None:
-    expected = own(40)
-    for blocks in (7, 64):
-        hosted = Hosted(tmp_path, runtime_dir, blocks)
-        try:
-            crowd = hosted.ask(PARAMS, pause_s=0.05)
-            left = hosted.ask(PARAMS, leave=[0, 2])
-        finally:
-            hosted.end()
-        assert crowd.tokens == expected
-        assert all(outs[-1].finish_reason == FinishReason.LENGTH for outs in crowd.outputs)
-        for which, tokens in enumerate(left.tokens):
-            assert tokens == expected[which][: len(tokens)]
-            assert which in (0, 2) or len(tokens) == 40
-        preempted = int(hosted.report.read_text())
-        assert bool(preempted) == (blocks == 7), preempted
-        assert hosted.host is not None and hosted.host.scheduler.idle
+@pytest.mark.parametrize("blocks", [7, 64])
+def test_streams_are_the_engines_own_preempted_or_not(
+    tmp_path: Path, runtime_dir: Path, expected: list[list[int]], blocks: int
+) -> None:
+    hosted = Hosted(tmp_path, runtime_dir, blocks)
+    try:
+        large = hosted.ask(PARAMS, [[7] * 600])
+        crowd = hosted.ask(PARAMS, pause_s=0.05)
+        left = hosted.ask(PARAMS, leave=[0, 2], longer=150)
+    finally:
+        hosted.end()
+    # What its cache can never hold is refused and harms nobody.
+    reason = FinishReason.ERROR if blocks == 7 else FinishReason.LENGTH
+    assert large.outputs[0][-1].finish_reason == reason
+    assert crowd.tokens == expected
+    assert all(outs[-1].finish_reason == FinishReason.LENGTH for outs in crowd.outputs)
+    for which, tokens in enumerate(left.tokens):
+        assert tokens == expected[which][: len(tokens)]
+        assert which in (0, 2) or len(tokens) == 40
+    preempted, there = json.loads(hosted.report.read_text())
+    assert bool(preempted) == (blocks == 7), preempted
+    assert there <= 4, there  # after the last step, which those who had left are not part of
+    assert hosted.host is not None and hosted.host.scheduler.idle
+    counts = hosted.host.scheduler.counts
+    assert counts["released_drained"] == counts["Released"] == 13, counts
