@@ -9,6 +9,7 @@ import random
 import threading
 import time
 from collections.abc import Callable, Sequence
+from itertools import pairwise
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -200,7 +201,7 @@ class Shuffler:
         self.places: dict[int, tuple[int, int]] = {}  # by handle, until released
         self.frees: dict[int, list[int]] = {dp: [] for dp in range(engine.dp)}
         self.preempted = 0
-        self.moved: set[tuple[int, int]] = set()
+        self.visited: dict[int, list[tuple[int, int]]] = {}  # places by request, in order
         self.ended = 0
 
     def take(self, events: Sequence[Event]) -> None:
@@ -236,7 +237,7 @@ class Shuffler:
                     handle = commands.bind(request, place[1])
                     self.running[handle] = request
                     self.places[handle] = place
-                    self.moved.add(place)
+                    self.visited.setdefault(request.internal_id, []).append(place)
                     binds[dp].append(
                         StepBind(
                             handle,
@@ -251,6 +252,12 @@ class Shuffler:
         for dp, frees in self.frees.items():
             self.engine.plan(dp, binds[dp], frees)
             self.frees[dp] = []
+
+    def moved(self) -> tuple[bool, bool]:
+        """Whether some request went on in another slot of its rank, and some in another rank."""
+        pairs = [pair for places in self.visited.values() for pair in pairwise(places)]
+        slot = any(one[0] == two[0] and one[1] != two[1] for one, two in pairs)
+        return slot, any(one[0] != two[0] for one, two in pairs)
 
 
 class SpeculativeModel(ProbeModel):
