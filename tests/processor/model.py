@@ -9,7 +9,7 @@ from tests.processor import beside, text_model
 from tests.processor.rig import EOS, Row
 from tokenpipe.types import RowStatus
 
-STOP, LENGTH, ERROR = 1, 2, 4
+STOP, LENGTH, ABORT, ERROR = 1, 2, 3, 4
 
 
 @dataclass
