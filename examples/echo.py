@@ -2,55 +2,71 @@
 
 import asyncio
 import threading
+from collections.abc import Callable, Iterator
+from itertools import count, cycle, islice
 
 import tokenpipe as tp
 
 
 def work(endpoint: str) -> None:  # in real life a process of its own, with a model
     lane = tp.StepLane.worker(endpoint, dp_rank=0)
-    running: dict[int, list[int]] = {}  # handle to tokens still to say
+    running: dict[int, Iterator[int]] = {}  # handle to tokens still to say
     with tp.Publisher(endpoint, dp_rank=0) as pub:
-        for step in range(1, 1 << 40):
-            gone: list[int] = []
+        for step in count(1):  # this rank's forward passes; nothing to do with a plan's number
+            drained: list[int] = []
             for plan in lane.recv(timeout_s=0.0 if running else 0.05):
-                running |= {b.handle: list(b.prompt_token_ids) * 8 for b in plan.binds}
-                gone += [handle for handle in plan.frees if running.pop(handle, True)]
+                if plan.reset:  # the processor died, and every handle with it
+                    running.clear()
+                for b in plan.binds:  # goes on behind what it has, where it was rescheduled
+                    running[b.handle] = islice(cycle(b.prompt_token_ids), b.output_tokens, None)
+                for handle in plan.frees:
+                    running.pop(handle, None)
+                    drained.append(handle)  # once each, known or not: it is what frees the slot
             if lane.ended:
                 return
-            batch = [handle for handle, tokens in running.items() if tokens]
-            pub.publish(step, batch, [running[h].pop(0) for h in batch], drained=gone)
+            pub.publish(step, list(running), [next(t) for t in running.values()], drained=drained)
 
 
-async def ask(endpoint: str, prompt: list[int]) -> list[int]:
+def serve(pipe: tp.Pipeline, wanted: Callable[[], bool]) -> None:
+    lane, plans, up = pipe.step_lane(dp_rank=0), count(1), False
+    free, waiting = list(range(pipe.topology.slots_per_rank)), dict[int, tp.Request]()
+    while wanted() and pipe.wait(timeout_s=0.05):
+        frees, aborts, binds = list[int](), list[tp.Request](), list[tp.StepBind]()
+        for event in pipe.poll():
+            match event:
+                case tp.RankUp() | tp.RankLost():
+                    up = isinstance(event, tp.RankUp)
+                case tp.Submitted(request):
+                    waiting[request.internal_id] = request
+                case tp.AbortRequested(request):
+                    waiting.pop(request.internal_id, None)
+                    aborts.append(request)  # answered with Aborted, bound or not
+                case tp.Rescheduled(request, handle):  # preempted, or its worker was lost
+                    waiting[request.internal_id] = request  # the next bind goes on from its ids
+                    frees.append(handle)
+                case tp.Finished(_, handle) | tp.Aborted(_, int(handle)):
+                    frees.append(handle)  # the worker answers with a drained row, which brings:
+                case tp.Released(_, handle):
+                    free.append(tp.split_handle(handle)[1])
+        with pipe.step(dp_rank=0) as cmd:
+            for request in aborts:
+                cmd.abort(request)
+            while up and free and waiting:
+                request = waiting.pop(next(iter(waiting)))
+                binds.append(cmd.step_bind(cmd.bind(request, slot=free.pop())))
+        if binds or frees:
+            lane.send(tp.StepPlan(next(plans), tuple(binds), tuple(frees)))
+
+
+async def ask(endpoint: str, prompt: list[int], max_tokens: int = 10) -> list[int]:
     async with tp.AsyncClient(endpoint) as client:
-        params = tp.SamplingParams(max_tokens=10)
+        params = tp.SamplingParams(max_tokens=max_tokens)
         return [t async for out in client.generate(prompt, params) for t in out.token_ids]
 
 
-with tp.Pipeline(tp.Topology(processors={"mode": "inline"})) as pipe:
-    threading.Thread(target=work, args=(pipe.endpoint,), daemon=True).start()
-    answers: list[list[int]] = []
-    client = threading.Thread(
-        target=lambda: answers.append(asyncio.run(ask(pipe.endpoint, [7, 8])))
-    )
-    client.start()
-    free, waiting = set[int](), list[tp.Request]()
-    while client.is_alive() and pipe.wait(timeout_s=0.05):
-        frees = []
-        for event in pipe.poll():
-            match event:
-                case tp.RankUp():
-                    free = set(range(pipe.topology.slots_per_rank))
-                case tp.Submitted(request):
-                    waiting.append(request)
-                case tp.Finished(_, handle):
-                    frees.append(handle)  # the worker answers with a drained row
-        binds = []
-        with pipe.step(dp_rank=0) as commands:
-            while free and waiting:
-                request = waiting.pop(0)
-                handle = commands.bind(request, slot=free.pop())
-                binds.append(tp.StepBind(handle, request.internal_id, 0, request.prompt_token_ids))
-        if binds or frees:
-            pipe.step_lane(dp_rank=0).send(tp.StepPlan(1, binds, tuple(frees)))
-    print(answers)
+if __name__ == "__main__":
+    with tp.Pipeline(tp.Topology(processors={"mode": "inline"})) as pipe:
+        threading.Thread(target=work, args=(pipe.endpoint,), daemon=True).start()
+        client = threading.Thread(target=lambda: print(asyncio.run(ask(pipe.endpoint, [7, 8]))))
+        client.start()
+        serve(pipe, client.is_alive)

@@ -17,4 +17,4 @@ def test_the_readmes_program_is_the_example_and_runs() -> None:
     done = subprocess.run(
         [sys.executable, "-c", blocks[0]], capture_output=True, text=True, cwd=ROOT, timeout=60
     )
-    assert done.stdout == "[[7, 8, 7, 8, 7, 8, 7, 8, 7, 8]]\n", done.stderr
+    assert done.stdout == "[7, 8, 7, 8, 7, 8, 7, 8, 7, 8]\n", done.stderr

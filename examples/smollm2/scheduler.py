@@ -120,17 +120,7 @@ class Scheduler:
                 handle = commands.bind(request, slot)
                 end = len(request.prompt_token_ids) + request.params.max_tokens
                 rank.running[handle] = Running(request, handle, slot, length, end)
-                binds.append(
-                    StepBind(
-                        handle,
-                        request.internal_id,
-                        len(ids),
-                        request.prompt_token_ids,
-                        tuple(ids),
-                        request.params.max_tokens,
-                        params=request.params,
-                    )
-                )
+                binds.append(commands.step_bind(handle))
         if not rank.running and not rank.frees:
             return None
         for one in rank.running.values():

@@ -36,7 +36,7 @@ from tokenpipe.types import (
     SamplingParams,
     make_handle,
 )
-from tokenpipe.wire import StepPlan
+from tokenpipe.wire import StepBind, StepPlan
 
 
 @dataclass
@@ -89,6 +89,12 @@ class Model:
         if not rank.up:
             self.lose_binding(rank, handle)
         return handle
+
+    def step_bind(self, handle: int) -> StepBind:
+        request = self.rank.requests[handle]
+        ids = tuple(self.output[request.internal_id])
+        most = request.params.max_tokens
+        return StepBind(handle, request.internal_id, len(ids), (), ids, most)
 
     def preempt(self, handle: int) -> None:
         if self.rank.states.get(handle) == "running":

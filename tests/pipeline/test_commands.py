@@ -10,7 +10,8 @@ from tests.pipeline.test_book import book_with
 from tokenpipe.errors import SlotBusy, TokenpipeError
 from tokenpipe.pipeline.book import Book, Entry
 from tokenpipe.pipeline.commands import StepCommands
-from tokenpipe.wire import Abort, Bind, Message, Preempt
+from tokenpipe.types import Request, SamplingParams
+from tokenpipe.wire import Abort, Bind, Message, Preempt, StepBind
 
 
 class Outlet:
@@ -46,6 +47,22 @@ def test_commands_go_out_when_the_block_ends_to_the_ranks_they_are_for() -> None
     assert to_rank_0[1][0].output_token_ids == (4,) and to_rank_0[1][0].prefill
     assert to_rank_1 == (1, [Preempt(elsewhere)])
     assert handle != elsewhere
+
+
+def test_the_bind_of_a_plan_is_made_of_the_request() -> None:
+    params = SamplingParams(max_tokens=9, seed=3)
+    request = Request(5, "five", 0, (1, 2), params, extra=b"x")
+    book = Book(1, 2)
+    assert book.add(request)
+    with StepCommands(book, Outlet(book), 0) as cmd:
+        handle = cmd.bind(request, slot=0)
+        assert cmd.step_bind(handle) == StepBind(handle, 5, 0, (1, 2), (), 9, b"x", params)
+    book.close(handle, output_token_ids=[7, 8])
+    with StepCommands(book, Outlet(book), 0) as cmd:
+        again = cmd.bind(request, slot=1)
+        assert cmd.step_bind(again) == StepBind(again, 5, 2, (1, 2), (7, 8), 9, b"x", params)
+        with pytest.raises(TokenpipeError, match=f"step_bind: {handle} is not bound"):
+            cmd.step_bind(handle)
 
 
 def test_a_block_that_raises_sends_what_it_had() -> None:

@@ -38,6 +38,7 @@ class Commands(Protocol):
     """What a step may order from the processor of its rank."""
 
     def bind(self, request: Request, slot: int) -> int: ...
+    def step_bind(self, handle: int) -> StepBind: ...
     def preempt(self, handle: int) -> None: ...
     def abort(self, request: Request) -> None: ...
 
@@ -216,7 +217,7 @@ class Scheduler:
             for request, ids, slot in placed:
                 handle = commands.bind(request, slot)  # it knows the ids so far
                 self._bound(Binding(request, dp, slot, handle, now, len(ids)))
-                binds.append(_step_bind(request, handle, ids))
+                binds.append(commands.step_bind(handle))
         return binds
 
     def _submitted(self, request: Request) -> None:
@@ -305,16 +306,3 @@ class Scheduler:
         if binding is not None and output_tokens > binding.bound_offset:
             took = (now - binding.bound_at) / (output_tokens - binding.bound_offset)
             self._s_per_token += 0.1 * (took - self._s_per_token)
-
-
-def _step_bind(request: Request, handle: int, ids: list[int]) -> StepBind:
-    return StepBind(
-        handle=handle,
-        key=request.internal_id,
-        output_tokens=len(ids),
-        prompt_token_ids=request.prompt_token_ids,
-        output_token_ids=tuple(ids),
-        max_tokens=request.params.max_tokens,
-        extra=request.extra,
-        params=request.params,
-    )

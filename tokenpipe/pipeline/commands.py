@@ -6,8 +6,9 @@ from collections.abc import Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Protocol
 
+from tokenpipe.errors import TokenpipeError
 from tokenpipe.types import Request, split_handle
-from tokenpipe.wire import Abort, Bind, Preempt
+from tokenpipe.wire import Abort, Bind, Preempt, StepBind
 
 from .book import Book, Entry
 from .text import text_fields
@@ -84,6 +85,26 @@ class StepCommands:
             ),
         )
         return handle
+
+    def step_bind(self, handle: int) -> StepBind:
+        """Return what a `StepPlan` says of a bound handle: its request and the output so far.
+
+        Raises `TokenpipeError` for a handle that is not bound, or had its outcome.
+        """
+        binding = self._book.find(handle)
+        if binding is None:
+            raise TokenpipeError(f"step_bind: {handle} is not bound, or had its outcome")
+        request, ids = binding.entry.request, binding.entry.output_token_ids
+        return StepBind(
+            handle=handle,
+            key=request.internal_id,
+            output_tokens=len(ids),
+            prompt_token_ids=request.prompt_token_ids,
+            output_token_ids=ids,
+            max_tokens=request.params.max_tokens,
+            extra=request.extra,
+            params=request.params,
+        )
 
     def preempt(self, what: Request | int) -> None:
         """Take a bound request (or handle) out of its slot.
