@@ -25,6 +25,7 @@ static PyObject *end_here(tp_py_stream *self, int *last) {
     Py_XDECREF(value);
     Py_XDECREF(traceback);
     Py_CLEAR(self->annexes);
+    self->over = 1; /* also for tokens that this item leaves */
     *last = 1;
     return Py_NewRef(Py_None);
 }

@@ -286,8 +286,7 @@ static inline void tp_annexes_settle(tp_binding *b) {
         tp_annex_settle(b->annex);
     }
 }
-void tp_annexes_hand_back(tp_binding *b); /* forgets what no token followed */
-void tp_annexes_forget(tp_binding *b);    /* nobody reads it: what is unsent counts as sent */
+void tp_annexes_forget(tp_binding *b); /* nobody reads it: what is unsent counts as sent */
 
 /* Puts what may be sent of a binding's annexes on its client's account. */
 static inline void tp_annex_charge(tp_client *c, tp_annex *annex) {

@@ -1,6 +1,6 @@
 /* The annexes of bindings: with which tokens they came, and when they go. They go with the next token
  * of their request, or its end: so what a client was sent after n tokens follows from what came up to
- * the n-th, and a binding that is handed back forgets what no token followed. */
+ * the n-th, and what no token of a binding follows before it is handed back is never sent. */
 #include "table.h"
 
 tp_result tp_row_annex(tp_table *t, tp_binding *b, const tp_row *row, uint32_t n) {
@@ -31,13 +31,6 @@ void tp_annexes_begin(tp_binding *b, uint64_t end) {
     if (b->annex != NULL) {
         b->annex->offset = b->annex_offset;
         tp_annex_rebase(b->annex, b->base, end, b->total);
-        unflag(b);
-    }
-}
-
-void tp_annexes_hand_back(tp_binding *b) {
-    if (b->annex != NULL) {
-        b->annex->len = b->annex->ready;
         unflag(b);
     }
 }

@@ -68,7 +68,6 @@ tp_result tp_binding_set_error(tp_table *t, tp_binding *b, const char *text, siz
 }
 
 int tp_binding_hold(tp_table *t, tp_binding *b) {
-    tp_annexes_hand_back(b);
     if (b->total > b->sent || (b->text != NULL && b->text->ready > 0)) {
         tp_client_wake(t, b);
     }

@@ -156,6 +156,16 @@ def test_a_malformed_annex_ends_its_request_alone(bad: bytes, finish: int) -> No
     assert fine.draft_token_ids == [None, None] and len(core) == 0
 
 
+def test_nothing_follows_a_malformed_annex() -> None:
+    core = make_core()
+    stream = start(core)
+    core.feed(output_frame(Row(stream.key, 0, [5, 6, 7], annex=wrap(b"junk", 0, 3))), 0.0)
+    item = stream.take(1)
+    assert item is not None and item.token_ids == [5] and item.usage == Usage(3, 1)
+    assert item.finish_reason is FinishReason.ERROR
+    assert stream.take() is None and stream.over
+
+
 def test_annexes_that_are_missing_end_the_request() -> None:
     core = make_core()
     stream = start(core)

@@ -11,6 +11,9 @@ import pytest
 
 from tokenpipe import _core
 from tokenpipe.errors import FrameError, RowError
+from tokenpipe.types import RowAnnex
+from tokenpipe.wire import AnnexReader, pack_annex
+from tokenpipe.wire.annex import WRAP
 
 HANDLES = np.array([1 << 35 | 1, 1], np.int64)
 TOKENS = np.array([5, -1], np.int32)
@@ -23,6 +26,20 @@ WINDOW.receiver = 3
 SENDER = _core.StepPacker(0, 0, 4, 100, WINDOW, lambda value, letter: np.array(value, letter))
 TABLE = _core.Table(0, [0], 4, 100, [], 1 << 16, 1 << 16)
 HANDOFF = _core.Handoff(lambda frame, flags: None, 1, ValueError)
+
+ANNEX = pack_annex(RowAnnex(pooled=[1.0], extra=b"x"), 1)
+
+
+def stream_of(annex: bytes, last: bool = True) -> object:
+    """Take what a stream has from a frame with one token and an annex."""
+    inbox = _core.Inbox(1 << 20, None, None, AnnexReader)
+    stream = _core.Stream(inbox, 7, "a", 0, 3)
+    wrapped = WRAP.pack(0, 1, 0, len(annex)) + annex
+    columns: dict[int, bytes] = {1: (7).to_bytes(8, "little"), 3: b"\5\0\0\0", 4: bytes(4)}
+    columns |= {5: bytes([last]), 18: len(wrapped).to_bytes(4, "little"), 19: wrapped}
+    inbox.feed(_core.pack_output((1, 2, 3, 4, 0, 0, 1, 1, 0), columns))
+    return stream.take()
+
 
 CALLS: dict[str, Callable[[], object]] = {
     "peek": lambda: _core.peek(STEP),
@@ -56,6 +73,15 @@ CALLS: dict[str, Callable[[], object]] = {
     "Intake, nothing": lambda: _core.Intake(len, 0, TypeError).take(2, (1, 2, 3, 4), []),  # type: ignore[arg-type]
     "feed_run": lambda: TABLE.feed_run(0, [STEP, OUTPUT, None], 0),
     "StepPacker": lambda: _core.StepPacker(0, 0, 4),
+    "pack, annexes": lambda: PACKER.pack(
+        *HEADER[:6], HANDLES, TOKENS, annex_len=np.array([2, 1], np.uint32), annex=b"abc"
+    ),
+    "pack, other annexes": lambda: PACKER.pack(
+        *HEADER[:6], HANDLES, TOKENS, annex_len=np.array([2, 2], np.uint32), annex=b"abc"
+    ),
+    "take": lambda: stream_of(ANNEX),
+    "take, goes on": lambda: stream_of(ANNEX, last=False),
+    "take, malformed": lambda: stream_of(b"junk"),
     "StepPacker, refused": lambda: _core.StepPacker(0, 0, 0),
 }
 
