@@ -285,3 +285,16 @@ def test_the_loop_stays_quick_under_many_streams(runtime_dir: Path) -> None:
 
     with fake_engine(runtime_dir, only_listen) as engine:
         run(main(engine))
+
+
+def test_a_prompt_outside_of_the_vocabulary_is_not_sent(runtime_dir: Path) -> None:
+    async def main(engine: FakeEngine) -> None:
+        async with AsyncClient(engine.endpoint) as client:
+            with pytest.raises(ValueError, match="100 is outside of vocab_size 100"):
+                client.generate([5, 100], params(1))
+            assert client.open_requests == 0
+            await collect(client.generate([99], params(1)))
+        assert [m.prompt_token_ids for m in engine.heard if isinstance(m, Submit)] == [(99,)]
+
+    with fake_engine(runtime_dir, serve, Topology(clients=2, vocab_size=100)) as engine:
+        run(main(engine))

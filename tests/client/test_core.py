@@ -18,9 +18,15 @@ from tokenpipe.wire import GiveUp
 STOP, LENGTH, ABORT, ERROR = range(1, 5)
 
 
-def make_core(stream_bytes: int = 1 << 20, ahead_s: float = 5.0) -> ClientCore[Stream]:
+def make_core(
+    stream_bytes: int = 1 << 20, ahead_s: float = 5.0, vocab_size: int | None = None
+) -> ClientCore[Stream]:
     return ClientCore(
-        incarnation=0xABCD_1234_5678, stream_type=Stream, stream_bytes=stream_bytes, ahead_s=ahead_s
+        incarnation=0xABCD_1234_5678,
+        stream_type=Stream,
+        stream_bytes=stream_bytes,
+        ahead_s=ahead_s,
+        vocab_size=vocab_size,
     )
 
 
@@ -74,6 +80,19 @@ def test_a_wrong_prompt_is_refused_before_anything_is_sent(prompt: list[int]) ->
     with pytest.raises(ValueError, match="prompt_token_ids"):
         core.expand(prompt, SamplingParams())
     assert len(core) == 0
+
+
+def test_the_vocabulary_bounds_a_prompt() -> None:
+    core = make_core(vocab_size=100)
+    with pytest.raises(ValueError, match=r"^prompt_token_ids: 100 is outside of vocab_size 100$"):
+        core.expand([1, 100, 2], SamplingParams())
+    with pytest.raises(ValueError, match=r"-1 is not a token id"):
+        core.expand([99, -1], SamplingParams())
+    (submit,) = core.expand(iter([0, 99]), SamplingParams())
+    assert submit.prompt_token_ids == (0, 99)
+    assert core.expand([], SamplingParams())[0].prompt_token_ids == ()
+    largest = (1 << 31) - 1
+    assert make_core().expand([largest], SamplingParams())[0].prompt_token_ids == (largest,)
 
 
 @given(st.data())

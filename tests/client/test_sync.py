@@ -12,6 +12,7 @@ from tests.client.frames import Row
 from tests.conftest import eventually
 from tokenpipe.client import Client
 from tokenpipe.errors import LaneClosed, LaneError, LaneLost
+from tokenpipe.topology import Topology
 from tokenpipe.types import FinishReason, SamplingParams
 from tokenpipe.wire import GiveUp, Submit
 
@@ -109,3 +110,20 @@ def test_dropping_a_stream_gives_it_up_with_the_next_call(runtime_dir: Path) -> 
         assert eventually(lambda: GiveUp(key) in engine.heard)
     with pytest.raises(LaneClosed):
         client.generate([1])
+
+
+def test_a_prompt_outside_of_the_vocabulary_is_not_sent(runtime_dir: Path) -> None:
+    topology = Topology(clients=2, vocab_size=100)
+    with (
+        fake_engine(runtime_dir, serve, topology) as engine,
+        Client(engine.endpoint) as rows,
+        Client(engine.endpoint) as columns,
+    ):
+        for ask in (rows.generate, columns.submit):
+            with pytest.raises(ValueError, match="100 is outside of vocab_size 100"):
+                ask([5, 100])
+        assert len(list(rows.generate([99], SamplingParams(max_tokens=3)))) > 0
+        key = columns.submit([99])
+        assert eventually(lambda: len(engine.heard) == 2)
+        assert {message.prompt_token_ids for message in engine.heard} == {(99,)}  # type: ignore[union-attr]
+        assert engine.heard[1].key == key  # type: ignore[union-attr]

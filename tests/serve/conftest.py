@@ -20,7 +20,9 @@ def server(
     with tempfile.TemporaryDirectory(prefix="tp-") as base:
         arguments = ("--engine-arg", "rate=100")
         api = {"workers": request.param}
-        with Running(directory, Path(base), *arguments, slots_per_rank=8, api=api) as running:
+        with Running(
+            directory, Path(base), *arguments, slots_per_rank=8, vocab_size=256, api=api
+        ) as running:
             yield running
         assert running.process.returncode == 0
         assert not list(Path(base).iterdir())

@@ -135,6 +135,20 @@ def test_wrong_field_is_named(server: Running, body: dict[str, Any], param: str)
     assert error["type"] == "invalid_request_error"
 
 
+@pytest.mark.parametrize(
+    ("prompt", "token"), [([999], 999), ([[1], [256, 1]], 256)], ids=["one", "of two"]
+)
+def test_prompt_outside_of_the_vocabulary(server: Running, prompt: Any, token: int) -> None:
+    answer = server.post("/v1/completions", {"prompt": prompt, "max_tokens": 1})
+    assert answer.status_code == 400, answer.text
+    error = answer.json()["error"]
+    assert error["message"] == f"prompt: {token} is outside of vocab_size 256"
+    assert error["param"] == "prompt"
+    assert eventually(server.idle)
+    last = server.post("/v1/completions", {"prompt": [255], "max_tokens": 1})
+    assert last.status_code == 200
+
+
 def test_other_errors_have_the_same_form(server: Running) -> None:
     with server.client() as client:
         with pytest.raises(openai.NotFoundError, match="there is no 'gpt'"):

@@ -83,6 +83,7 @@ class AsyncClient:
             stream_type=AsyncStream,
             stream_bytes=topology.bounds.stream_bytes,
             ahead_s=topology.timeouts.client_ahead_s,
+            vocab_size=topology.vocab_size,
             loop=self._loop,
             on_outgoing=self._soon,
         )
@@ -101,7 +102,8 @@ class AsyncClient:
         """Submit a request and return its output, to be read with `async for`.
 
         With n > 1 the outputs of all samples come as they are made, told apart by `index`. Raises
-        ValueError for a wrong argument, LaneFull where the engine does not keep up, LaneLost.
+        ValueError for a wrong argument, a prompt token outside of `vocab_size` among them, LaneFull
+        where the engine does not keep up, LaneLost.
         """
         lanes = self._open_lanes()
         submits = self._core.expand(prompt_token_ids, params or SamplingParams(), request_id, extra)

@@ -34,12 +34,14 @@ class ClientCore(Generic[S]):
         stream_type: type[S],
         stream_bytes: int,
         ahead_s: float,
+        vocab_size: int | None = None,
         loop: AbstractEventLoop | None = None,
         on_outgoing: Callable[[], None] = lambda: None,
     ) -> None:
         self._stream_type = stream_type
         self._stream_bytes = stream_bytes
         self._ahead_s = ahead_s
+        self._vocab_size = vocab_size
         self._numbering = Numbering(incarnation)
         self._inbox = Inbox(stream_bytes, loop, self._dropped, AnnexReader)
         self._keys_of: dict[str, set[int]] = {}  # external id to its live requests
@@ -63,7 +65,8 @@ class ClientCore(Generic[S]):
         """Return what to send for a request; raises what ended the client, or ValueError."""
         if self._error is not None:
             raise self._error
-        return expand(self._numbering, prompt_token_ids, params, request_id, extra)
+        vocab_size = self._vocab_size
+        return expand(self._numbering, prompt_token_ids, params, request_id, extra, vocab_size)
 
     def open(self, submits: Iterable[Submit]) -> list[S]:
         """Return a stream for each; let it go, or drop it, to give the request up."""

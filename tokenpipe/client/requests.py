@@ -5,12 +5,16 @@ from __future__ import annotations
 from array import array
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from typing import NoReturn
+
+import numpy as np
 
 from tokenpipe.errors import ConfigError
 from tokenpipe.types import SamplingParams
 from tokenpipe.wire import Submit
 
 KEY_COUNTER_BITS = 32
+MAX_VOCAB = 1 << 31
 
 
 class Numbering:
@@ -35,13 +39,14 @@ def expand(
     params: SamplingParams,
     request_id: str | None,
     extra: bytes,
+    vocab_size: int | None = None,
 ) -> list[Submit]:
-    """Return one Submit per sample; ValueError where a prompt token is no token id.
+    """Return one Submit per sample; ValueError where a prompt token is not in the vocabulary.
 
     With n > 1 each sample is a request of its own with n = 1 and, where a seed is given, seed +
     its index, so that the samples differ.
     """
-    prompt = _token_ids(prompt_token_ids)
+    prompt = _token_ids(prompt_token_ids, vocab_size)
     keys = numbering.take(params.n)
     external_id = f"req-{keys[0]:016x}" if request_id is None else request_id
     if params.n == 1:
@@ -57,11 +62,19 @@ def _sample(params: SamplingParams, index: int) -> SamplingParams:
     return replace(params, n=1, seed=seed)
 
 
-def _token_ids(tokens: Iterable[int] | Sequence[int]) -> tuple[int, ...]:
+def _token_ids(tokens: Iterable[int] | Sequence[int], vocab_size: int | None) -> tuple[int, ...]:
     try:
         ids = array("i", tokens)
     except (OverflowError, TypeError) as error:
         raise ValueError(f"prompt_token_ids: {error}") from None
-    if ids and min(ids) < 0:
-        raise ValueError(f"prompt_token_ids: {min(ids)} is not a token id")
+    # One pass over the bare numbers: a prompt may have a million of them.
+    bound = MAX_VOCAB if vocab_size is None else vocab_size
+    if ids and np.frombuffer(ids, np.uint32).max() >= bound:  # a negative one is a large one here
+        _refuse(ids, vocab_size)
     return tuple(ids)
+
+
+def _refuse(ids: array[int], vocab_size: int | None) -> NoReturn:
+    if min(ids) < 0:
+        raise ValueError(f"prompt_token_ids: {min(ids)} is not a token id")
+    raise ValueError(f"prompt_token_ids: {max(ids)} is outside of vocab_size {vocab_size}")

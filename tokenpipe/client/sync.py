@@ -62,6 +62,7 @@ class Client:
             stream_type=SyncStream,
             stream_bytes=topology.bounds.stream_bytes,
             ahead_s=topology.timeouts.client_ahead_s,
+            vocab_size=topology.vocab_size,
         )
 
     def __enter__(self) -> Self:
@@ -120,8 +121,8 @@ class Client:
         self._check()
         if len(self._core):
             raise LaneError("generate() is in use; use another client for submit() and frames()")
-        self._columns = True
         submits = self._core.expand(prompt_token_ids, params or SamplingParams(), request_id, extra)
+        self._columns = True
         self._lanes.send(submits)
         return submits[0].key
 

@@ -41,6 +41,8 @@ class Choice:
 class Form(Protocol):
     """One endpoint's way to write an answer."""
 
+    prompt_field: str  # of the request
+
     def opening(self, choices: int) -> bytes:
         """Return the events that come before any text."""
 
@@ -57,6 +59,7 @@ class Form(Protocol):
 class _Form:
     """What the two forms share. A stream's chunk is put together from bytes made once."""
 
+    prompt_field: str
     id_prefix: str
     chunk_object: str
     whole_object: str
@@ -130,6 +133,7 @@ class _Form:
 class CompletionForm(_Form):
     """The form of /v1/completions."""
 
+    prompt_field = "prompt"
     id_prefix = "cmpl"
     chunk_object = whole_object = "text_completion"
     before_text, after_text = '"text":', ""
@@ -162,6 +166,7 @@ class CompletionForm(_Form):
 class ChatForm(_Form):
     """The form of /v1/chat/completions."""
 
+    prompt_field = "messages"
     id_prefix = "chatcmpl"
     chunk_object = "chat.completion.chunk"
     whole_object = "chat.completion"

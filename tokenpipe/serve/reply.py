@@ -145,9 +145,10 @@ class Reply(Response):
         except LaneFull:
             raise unavailable("the engine does not keep up") from None
         except FrameTooLarge as error:
-            raise Problem(413, str(error), param="prompt") from None
+            raise Problem(413, str(error), param=self._form.prompt_field) from None
         except ValueError as error:
-            raise Problem(400, str(error), param=str(error).split(":", 1)[0]) from None
+            said = str(error).replace("prompt_token_ids", self._form.prompt_field)
+            raise Problem(400, said, param=said.split(":", 1)[0]) from None
 
     async def _send_events(self, items: AsyncIterator[Any], send: Send) -> None:
         form, text, n = self._form, self._text, self._params.n
