@@ -5,10 +5,10 @@
 #include "core.h"
 #include "packer.h"
 
-/* What may stand in an argument: its name for errors, the struct module's letters it may have. 'l'
- * is 4 or 8 bytes, itemsize says which, so handles also say how wide they must be. */
+/* What may stand in an argument: its name and types for errors, the struct module's letters it may
+ * have. 'l' is 4 or 8 bytes, itemsize says which, so handles also say how wide they must be. */
 typedef struct tp_array_kind {
-    const char *name, *letters;
+    const char *name, *letters, *needs;
     uint32_t only_width; /* 0: any */
 } tp_array_kind;
 
@@ -18,8 +18,8 @@ typedef struct tp_held {
     PyObject *converted;
 } tp_held;
 
-/* Takes a C-contiguous array. What is no numpy array is given to `convert(value, letter)` first,
- * where there is one. 0, or -1 with RowError set; *held is to be given to tp_array_release. */
+/* Takes a C-contiguous array of one dimension. What is not a plain one of numpy is given to
+ * `convert(value, letter, name)` first, where there is one. 0, or -1 with RowError set; *held is to be given to tp_array_release. */
 int tp_array_take(tp_state *state, PyObject *value, const tp_array_kind *kind, PyObject *convert,
                   tp_held *held, tp_array *array);
 

@@ -3,11 +3,19 @@
 
 #include <time.h>
 
+#define INDICES "int32 or int64"
 static const tp_array_kind kinds[ARRAYS] = {
-    {"handles", "lq", 8},    {"tokens", "ilq", 0}, {"counts", "ilqH", 0},
-    {"status", "B", 0},      {"drained", "lq", 8}, {"lp_k", "ilq", 0},
-    {"lp_ids", "ilq", 0},    {"lp_values", "f", 0}, {"lp_ranks", "ilq", 0},
-    {"annex_len", "I", 4},  {"annex", "B", 0}};
+    {"handles", "lq", "int64", 8},
+    {"tokens", "ilq", INDICES, 0},
+    {"counts", "ilqH", "int32, int64 or uint16", 0},
+    {"status", "B", "uint8", 0},
+    {"drained", "lq", "int64", 8},
+    {"logprobs.k", "ilq", INDICES, 0},
+    {"logprobs.token_ids", "ilq", INDICES, 0},
+    {"logprobs.logprobs", "f", "float32", 0},
+    {"logprobs.ranks", "ilq", INDICES, 0},
+    {"annex_len", "I", "uint32", 4},
+    {"annex", "B", "uint8", 0}};
 
 TP_HOT int tp_packer_take(StepPacker *self, PyObject *const *values, PyObject *convert,
                        tp_step_input *in, tp_packer_arrays *taken) {
@@ -53,9 +61,25 @@ static void settle(StepPacker *self) {
     self->offered = 0;
 }
 
-static int take_u64(PyObject *value, uint64_t *out) {
+/* What is no int but may stand for one, of numpy for example, and what is wrong. */
+static int take_other_u64(tp_state *state, PyObject *value, const char *name, uint64_t *out) {
+    PyErr_Clear();
+    PyObject *number = PyNumber_Index(value);
+    if (number != NULL) {
+        *out = PyLong_AsUnsignedLongLong(number);
+        Py_DECREF(number);
+    }
+    if (PyErr_Occurred()) {
+        PyErr_Clear();
+        PyErr_Format(state->row_error, "%s: an int from 0 to 2**64 - 1 is needed, not %R", name, value);
+        return -1;
+    }
+    return 0;
+}
+
+static inline int take_u64(tp_state *state, PyObject *value, const char *name, uint64_t *out) {
     *out = PyLong_AsUnsignedLongLong(value);
-    return *out == (uint64_t)-1 && PyErr_Occurred() ? -1 : 0;
+    return *out == (uint64_t)-1 && PyErr_Occurred() ? take_other_u64(state, value, name, out) : 0;
 }
 
 /* Reads the arguments of the next frame, and settles the one before. 0, or -1 with an error; what
@@ -79,11 +103,11 @@ static TP_HOT int take_next(StepPacker *self, PyObject *const *args, Py_ssize_t 
         return -1;
     }
     memset(in, 0, sizeof *in);
-    if (take_u64(args[AT_STEP], &in->step) < 0) {
+    if (take_u64(self->state, args[AT_STEP], "step", &in->step) < 0) {
         return -1;
     }
     if (args[AT_NS] != Py_None) {
-        if (take_u64(args[AT_NS], &in->mono_ns) < 0) {
+        if (take_u64(self->state, args[AT_NS], "step_ns", &in->mono_ns) < 0) {
             return -1;
         }
     } else {

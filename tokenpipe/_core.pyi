@@ -86,8 +86,9 @@ class StepPacker:
     int64; counts uint16, int32 or int64; status, annex uint8; annex_len uint32; lp_values float32.
     A row with a token outside 0..vocab_size-1 becomes BAD_TOKEN; anything else that is wrong is a
     RowError.
-    `pack_next` takes the header from `window` and whatever `convert(value, letter)` makes one of
-    these of; what it packed counts once the window took it, unless it is withdrawn.
+    Each has one dimension. `pack_next` takes the header from `window` and whatever
+    `convert(value, letter, name)` makes one of these of; what it packed counts
+    once the window took it, unless it is withdrawn.
     """
 
     def __init__(
@@ -97,7 +98,7 @@ class StepPacker:
         slots: int,
         vocab_size: int = ...,
         window: SendWindow = ...,
-        convert: Callable[[Any, str], Buffer] = ...,
+        convert: Callable[[Any, str, str], Buffer] = ...,
     ) -> None: ...
     def pack(
         self,

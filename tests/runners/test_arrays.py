@@ -11,6 +11,7 @@ import pytest
 from tokenpipe.errors import RowError
 from tokenpipe.runners import StepLogprobs
 from tokenpipe.runners.arrays import as_array, logprob_columns
+from tokenpipe.types import RowStatus
 
 
 class Tensor:
@@ -39,10 +40,31 @@ def test_what_is_not_contiguous_is_made_so() -> None:
     assert made.flags.c_contiguous and made.tolist() == [0, 2, 4, 6, 8]
 
 
-def test_lists_get_the_type_of_their_column_unless_they_do_not_fit() -> None:
-    assert as_array([1, 2], np.int32).dtype == np.int32
-    assert as_array((1, 2), np.int64).dtype == np.int64
-    assert as_array([1, 1 << 31], np.int32).tolist() == [1, 1 << 31]  # the packer names the row
+def test_lists_get_a_type_of_their_column() -> None:
+    for made in (as_array([1, 2], np.int32), as_array((1, 2), np.int64)):
+        assert made.dtype == np.int64 and made.tolist() == [1, 2]  # the packer takes either
+    assert as_array([1, 1 << 31], np.int32).tolist() == [1, 1 << 31]  # and names the row
+    assert as_array([], np.int32).dtype == np.int32
+    assert as_array([0, RowStatus.ERROR], np.uint8).dtype == np.uint8
+    assert as_array([0, -1], "f").dtype == np.float32
+
+
+def test_lists_are_not_cut_to_a_type_that_they_are_not_of() -> None:
+    assert as_array([1.5, 2], np.int32).dtype == np.float64  # the packer refuses it
+    assert as_array([256], np.uint8).dtype == np.int64
+    assert as_array([1, None], np.int32).dtype == object
+
+
+def test_what_is_no_array_is_named() -> None:
+    with pytest.raises(RowError, match=r"^counts: .*inhomogeneous"):
+        as_array([[1], [2, 3]], np.int32, "counts")
+
+    class Far(Tensor):
+        def __dlpack__(self, **options: Any) -> Any:
+            raise BufferError("not here")
+
+    with pytest.raises(RowError, match=r"^tokens: a tensor that is not on the host: not here"):
+        as_array(Far([1]), np.int32, "tokens")
 
 
 def test_a_dlpack_producer_is_shared_and_not_copied() -> None:

@@ -102,6 +102,40 @@ def test_after_an_error_nothing_was_numbered_and_the_step_may_come_again(far: Ma
     f.beside(pub.close)
 
 
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        ((-1, [A], [1]), r"step: an int from 0 to 2\*\*64 - 1 is needed, not -1"),
+        ((1 << 64, [A], [1]), "step: .* not 18446744073709551616"),
+        (("one", [A], [1]), "step: .* not 'one'"),
+        ((1, {A}, [1]), r"handles: set is no array; a list, .* of int64 \[n\]"),
+        ((1, [A], [1.5]), "tokens: float64, needs int32 or int64"),
+        ((1, [A, B], [[1], [2]]), r"tokens: shape \[2, 1\], needs one dimension"),
+        ((1, [A, B], np.array([[1], [2]], np.int32)), r"tokens: shape \[2, 1\]"),
+        ((1, [A, B], [1, 2, 3], [[1, 2]]), r"counts: shape \[1, 2\]"),
+        ((1, [A, B], [1, 2], [[1], [1, 2]]), "counts: .*inhomogeneous"),
+        ((1, [A], [1], None, ["OK"]), "status: entries of struct format"),
+        (
+            (1, [A], [1], None, None, ([[1]], np.array([[0.5]]), [1])),
+            "logprobs.logprobs: float64, needs float32",
+        ),
+        ((1, [A], [1], None, None, None, None, -5), "step_ns: .* not -5"),
+    ],
+)
+@pytest.mark.case("B21")
+def test_a_wrong_argument_is_named_in_words(
+    far: Make, arguments: tuple[Any, ...], says: str
+) -> None:
+    f = far()
+    pub = f.publisher()
+    with pytest.raises(RowError, match=says):
+        pub.publish(*arguments)
+    pub.publish(np.int64(1), [A], [1])  # type: ignore[arg-type]
+    f.until(lambda: len(f.frames) == 1, pub.poll)
+    assert f.steps()[0].step == 1
+    f.beside(pub.close)
+
+
 def test_blocking_ends_at_its_deadline(far: Make) -> None:
     f = far(bounds={"lane_bytes": 4096, "max_frame_bytes": 4096}, timeouts={"publish_s": 0.05})
     pub = f.publisher()

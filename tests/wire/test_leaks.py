@@ -23,7 +23,7 @@ OUTPUT = _core.pack_output((1, 2, 3, 4, 0, 0, 0, 0, 0), {})
 PACKER = _core.StepPacker(0, 0, 4)
 WINDOW = _core.SendWindow(1 << 12, 1, 2, lambda frame: True)
 WINDOW.receiver = 3
-SENDER = _core.StepPacker(0, 0, 4, 100, WINDOW, lambda value, letter: np.array(value, letter))
+SENDER = _core.StepPacker(0, 0, 4, 100, WINDOW, lambda value, letter, name: np.array(value, letter))
 TABLE = _core.Table(0, [0], 4, 100, [], 1 << 16, 1 << 16)
 HANDOFF = _core.Handoff(lambda frame, flags: None, 1, ValueError)
 

@@ -18,7 +18,7 @@ from .arrays import as_array
 def annex_columns(annexes: Mapping[int, RowAnnex], rows: int, counts: Any) -> tuple[Any, bytes]:
     """Return (bytes of each row's annex, these bytes) as the packer takes them."""
     lengths = np.zeros(rows, np.uint32)
-    per_row = None if counts is None else as_array(counts, np.int32)
+    per_row = None if counts is None else as_array(counts, np.int32, "counts")
     parts = []
     for row in sorted(annexes):
         if not 0 <= row < rows:

@@ -10,21 +10,32 @@ import numpy.typing as npt
 from tokenpipe.errors import RowError
 
 
-def as_array(values: Any, dtype: npt.DTypeLike) -> Any:
+def as_array(values: Any, dtype: npt.DTypeLike, name: str = "array") -> Any:
     """Return something with a contiguous buffer, without a copy where that is possible.
 
     numpy arrays and other buffers pass as they are, for the packer judges and converts them; a
-    DLPack producer (a host tensor of torch or Paddle) is shared, a list is converted to `dtype`.
+    DLPack producer (a host tensor of torch or Paddle) is shared, a list of numbers is converted:
+    to `dtype`, or to int64 where that holds ints of 32 bits or more. A list that is no array and
+    a tensor elsewhere are a `RowError` that begins with `name`.
     """
     if isinstance(values, np.ndarray):
         return values if values.flags.c_contiguous else np.ascontiguousarray(values)
     if isinstance(values, list | tuple):
         try:
-            return np.array(values, dtype=dtype)
-        except OverflowError:
-            return np.array(values, dtype=np.int64)  # the packer names the row
+            made = np.array(values)
+        except (ValueError, TypeError) as error:  # its rows differ in length
+            raise RowError(f"{name}: {error}") from error
+        wanted = np.dtype(dtype)
+        if not made.size or (wanted.kind == "f" and made.dtype.kind in "iuf"):
+            return made.astype(wanted)
+        if wanted == np.uint8 and made.dtype.kind in "iub" and made.min() >= 0 and made.max() < 256:
+            return made.astype(wanted)
+        return made  # of int64, or of a type that the packer refuses
     if hasattr(values, "__dlpack__"):
-        return np.ascontiguousarray(np.from_dlpack(values))
+        try:
+            return np.ascontiguousarray(np.from_dlpack(values))
+        except (BufferError, RuntimeError, TypeError) as error:
+            raise RowError(f"{name}: a tensor that is not on the host: {error}") from error
     return values
 
 
@@ -51,9 +62,9 @@ def logprob_columns(
     if logprobs is None:
         return (None, None, None, None)
     given = StepLogprobs(*logprobs)
-    ids = as_array(given.token_ids, np.int32)
+    ids = as_array(given.token_ids, np.int32, "logprobs.token_ids")
     if given.k is not None:
-        k = as_array(given.k, np.int32)
+        k = as_array(given.k, np.int32, "logprobs.k")
     else:
         shape = np.shape(ids)
         if len(shape) != 2 or shape[1] < 1:
@@ -62,6 +73,6 @@ def logprob_columns(
     return (
         k,
         np.ravel(ids),
-        np.ravel(as_array(given.logprobs, np.float32)),
-        as_array(given.ranks, np.int32),
+        np.ravel(as_array(given.logprobs, np.float32, "logprobs.logprobs")),
+        as_array(given.ranks, np.int32, "logprobs.ranks"),
     )

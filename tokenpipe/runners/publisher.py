@@ -107,23 +107,31 @@ class Publisher:
     ) -> None:
         """Send one step; returns when the frame is with the transport.
 
+        Arrays are numpy's, anything with the buffer protocol, DLPack producers on the host, or
+        lists; of one dimension each, whatever is [rows] or [tokens] here.
+
         Args:
             step: number of the forward iteration, increasing per rank.
-            handles: int64 [rows], as the engine's `bind` returned them.
-            tokens: int32 or int64 [sum of counts], row after row. numpy, anything with the buffer
-                protocol, a DLPack producer on the host, or a list.
-            counts: tokens of each row [rows]; None is one each. 0 is allowed.
-            status: `RowStatus` of each row [rows]; None is all OK.
-            logprobs: a `StepLogprobs`, or its first three as a tuple.
-            drained: int64 handles that will have no more rows; may stand alone, with no rows.
+            handles: int64 [rows], as the engine's `bind` returned them (no slots).
+            tokens: int32 or int64 [sum of counts], row after row.
+            counts: tokens of each row, uint16, int32 or int64 [rows]; None is one each. 0 is
+                allowed.
+            status: `RowStatus` of each row, uint8 [rows]; None is all OK.
+            logprobs: a `StepLogprobs` (its values are float32), or its first three as a tuple.
+            drained: int64 handles that will have no more rows, each named once; may stand alone,
+                with no rows.
             step_ns: monotonic nanoseconds when the step's tokens were ready; None is now.
             annexes: what goes beside the tokens of some rows, by index of the row. Of a row that
                 is not OK or FINISHED it may be dropped.
 
         A token that is negative or outside the vocabulary turns its own row into an error; the
-        other rows go on. Raises `RowError` where arrays do not fit one another, `FrameTooLarge`,
-        `LaneFull` (policy `fail`, or `block` past `publish_s`), `LaneLost`, `LaneClosed`. After
-        any of them nothing was numbered and the step may be published again.
+        other rows go on. After an exception nothing was sent or numbered:
+
+        - `RowError` (an argument is wrong; says which), `FrameTooLarge`, `LaneFull` (policy
+          `fail`, or `block` past `publish_s`): the step may be published again.
+        - `LaneLost`: the processor died and every handle with it. Forget the batch, without
+          drained rows, and `poll` until `ready`; publishing these handles again is of no use.
+        - `LaneClosed`: this publisher was closed.
         """
         if not self.sends:
             return
@@ -152,7 +160,7 @@ class Publisher:
         """Publish what has more than tokens, or what the lane did not take at once."""
         if not self._lane.ready:  # the welcome of a new processor may be there by now
             self._lane.poll()
-        handles = as_array(handles, np.int64)
+        handles = as_array(handles, np.int64, "handles")
         more: tuple[Any, ...] = logprob_columns(logprobs, len(handles))
         if annexes:
             more += annex_columns(annexes, len(handles), counts)
