@@ -41,7 +41,20 @@ void tp_inbox_clear(tp_inbox *inbox);
 /* The stream stays the caller's and must be removed before it goes. Keys must differ. */
 tp_result tp_inbox_add(tp_inbox *inbox, tp_stream *stream);
 void tp_inbox_remove(tp_inbox *inbox, tp_stream *stream); /* nothing happens if not listed */
-tp_stream *tp_inbox_find(const tp_inbox *inbox, uint64_t key);
+
+static inline uint32_t tp_inbox_home(const tp_inbox *inbox, uint64_t key) {
+    /* Keys of one client differ in their low bits; multiplying spreads neighbours over the map. */
+    return (uint32_t)((key * UINT64_C(0x9E3779B97F4A7C15)) >> 32) & inbox->mask;
+}
+
+static inline tp_stream *tp_inbox_find(const tp_inbox *inbox, uint64_t key) {
+    for (uint32_t i = tp_inbox_home(inbox, key);; i = (i + 1) & inbox->mask) {
+        tp_stream *stream = inbox->slots[i];
+        if (stream == NULL || stream->key == key) {
+            return stream;
+        }
+    }
+}
 
 /* Applies every row. After TP_E_MEMORY the frame may be fed again. */
 tp_result tp_inbox_feed(tp_inbox *inbox, const tp_output_view *view);

@@ -10,7 +10,7 @@ from types import ModuleType
 import pytest
 
 import tokenpipe
-from tokenpipe import errors, events, types
+from tokenpipe import errors, events, rows, types
 
 PACKAGE = Path(__file__).parent.parent / "tokenpipe"
 DOORS = sorted(PACKAGE.rglob("__init__.py"))
@@ -41,7 +41,9 @@ def test_room_begins_with_its_law(path: Path) -> None:
     assert ast.get_docstring(ast.parse(path.read_text(encoding="utf-8")))
 
 
-@pytest.mark.parametrize("module", [errors, events, types], ids=lambda module: module.__name__)
+@pytest.mark.parametrize(
+    "module", [errors, events, rows, types], ids=lambda module: module.__name__
+)
 def test_public_page_has_every_error_type_and_event(module: ModuleType) -> None:
     defined = {
         name

@@ -42,6 +42,7 @@ from tokenpipe.events import (
     Submitted,
 )
 from tokenpipe.pipeline import Pipeline
+from tokenpipe.rows import PromptLogprobs, RowAnnex
 from tokenpipe.runners import (
     CPUModelRunner,
     GPUModelRunner,
@@ -61,12 +62,10 @@ from tokenpipe.topology import Topology
 from tokenpipe.types import (
     FinishReason,
     OutputAnnex,
-    PromptLogprobs,
     Request,
     RequestOutput,
     RequestOutputKind,
     RescheduleReason,
-    RowAnnex,
     RowStatus,
     SamplingParams,
     TokenLogprobs,

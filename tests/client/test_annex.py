@@ -14,7 +14,13 @@ from tests.client.test_core import ERROR, LENGTH, STOP, make_core
 from tests.processor import beside
 from tokenpipe._core import Stream
 from tokenpipe.client import ClientCore
-from tokenpipe.types import FinishReason, RequestOutputKind, RowAnnex, SamplingParams, Usage
+from tokenpipe.rows import RowAnnex
+from tokenpipe.types import (
+    FinishReason,
+    RequestOutputKind,
+    SamplingParams,
+    Usage,
+)
 from tokenpipe.wire import GiveUp, pack_annex
 from tokenpipe.wire.annex import WRAP
 

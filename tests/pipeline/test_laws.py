@@ -20,12 +20,12 @@ from tests.processor.test_text import BYTES, EOS, STOPS, text_of, text_rig
 from tests.processor.text_model import expected
 from tokenpipe._core import Stream
 from tokenpipe.client import ClientCore
+from tokenpipe.rows import RowAnnex
 from tokenpipe.types import (
     FINISH_CODES,
     OutputAnnex,
     RequestOutput,
     RequestOutputKind,
-    RowAnnex,
     RowStatus,
     SamplingParams,
     Usage,

@@ -7,7 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from tokenpipe.types import OutputAnnex, PromptLogprobs, RowAnnex, TokenLogprobs
+from tokenpipe.rows import PromptLogprobs, RowAnnex
+from tokenpipe.types import OutputAnnex, TokenLogprobs
 from tokenpipe.wire import AnnexReader, pack_annex
 
 

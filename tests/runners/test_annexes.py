@@ -9,11 +9,11 @@ import pytest
 
 from tests.runners.rig import FakeCalls
 from tokenpipe.errors import RowError
+from tokenpipe.rows import PromptLogprobs, RowAnnex
 from tokenpipe.runners import Sampled
 from tokenpipe.runners.annexes import annex_columns
 from tokenpipe.runners.devices import FACTS, Device
 from tokenpipe.runners.flight import Flight
-from tokenpipe.types import PromptLogprobs, RowAnnex
 from tokenpipe.wire import pack_annex
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from tests.postprocess.vocab import real
-from tokenpipe import RowAnnex, RowStatus, StepBind
+from tokenpipe import PromptLogprobs, RowAnnex, RowStatus, StepBind
 from tokenpipe.engine import Place, Rows
 
 LETTERS = [real("gpt2_style").words[bytes([b])] for b in b"abcdefghijklmnopqrstuvwxyz"]
@@ -24,12 +24,19 @@ class Scripted:
 
     def __init__(self, place: Place) -> None:
         self.rows: dict[int, tuple[str, int]] = {}
+        self.prompts: dict[int, PromptLogprobs | None] = {}
 
     def admit(self, binding: StepBind) -> None:
         self.rows[binding.handle] = ENDS[binding.prompt_token_ids[0]], binding.output_tokens
+        self.prompts[binding.handle] = None
+        if (k := binding.params.prompt_logprobs) is not None:
+            ids = np.array([[t, *range(k)] for t in binding.prompt_token_ids[1:]])
+            values = np.full(ids.shape, -1.5, np.float32)
+            values[0, 0] = -np.inf
+            self.prompts[binding.handle] = PromptLogprobs(1, ids, values, np.full(len(ids), 4))
 
     def free(self, handle: int) -> None:
-        del self.rows[handle]
+        del self.rows[handle], self.prompts[handle]
 
     def step(self) -> Rows | None:
         time.sleep(0.001)
@@ -43,7 +50,9 @@ class Scripted:
             if not row and end == "abort":
                 continue  # until it is aborted
             if at == 0:
-                annexes[len(handles)] = RowAnnex(cached_tokens=CACHED, reasoning_tokens=REASONING)
+                annexes[len(handles)] = RowAnnex(
+                    self.prompts[handle], cached_tokens=CACHED, reasoning_tokens=REASONING
+                )
             handles.append(handle)
             tokens += row
             counts.append(len(row))

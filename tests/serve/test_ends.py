@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+from unittest.mock import ANY
 
 import openai
 import pytest
@@ -179,6 +180,27 @@ def test_one_reason_and_the_usage(
     if end != "abort":
         assert counted == n * prompts * (LAST + 1)
         assert usage.completion_tokens_details.reasoning_tokens == REASONING * n * prompts
+
+
+def test_prompt_logprobs_in_the_shape_of_vllm(scripted: Running) -> None:
+    asked: dict[str, Any] = {"prompt": [ENDS.index("length"), 300, 301], "max_tokens": 2}
+    body = {**asked, "n": 2, "prompt_logprobs": 1}
+    answer = scripted.post("/v1/completions", body).json()
+    name = real("gpt2_style").tokenizer.decode
+
+    def entry(logprob: float, rank: int, token: int) -> dict[str, Any]:
+        return {"logprob": logprob, "rank": rank, "decoded_token": name([token])}
+
+    for choice in answer["choices"]:
+        assert choice["prompt_logprobs"] == [
+            None,
+            {"300": entry(-9999.0, 4, 300), "0": entry(-1.5, 1, 0) | {"decoded_token": ANY}},
+            {"301": entry(-1.5, 4, 301), "0": entry(-1.5, 1, 0) | {"decoded_token": ANY}},
+        ]
+    refused = scripted.post("/v1/completions", {**body, "stream": True})
+    assert refused.status_code == 400 and refused.json()["error"]["param"] == "prompt_logprobs"
+    plain = scripted.post("/v1/completions", asked).json()
+    assert "prompt_logprobs" not in plain["choices"][0]
 
 
 @pytest.mark.case("B67")

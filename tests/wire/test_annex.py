@@ -16,7 +16,8 @@ from hypothesis import strategies as st
 
 from tests.wire.strategies import f32
 from tokenpipe.errors import FrameError, RowError
-from tokenpipe.types import OutputAnnex, PromptLogprobs, RowAnnex, TokenLogprobs
+from tokenpipe.rows import PromptLogprobs, RowAnnex
+from tokenpipe.types import OutputAnnex, TokenLogprobs
 from tokenpipe.wire import AnnexReader, pack_annex
 from tokenpipe.wire.annex import KINDS, MOST_DIMENSIONS, NO_MASK, RECORD, WRAP
 

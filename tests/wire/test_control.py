@@ -69,6 +69,7 @@ def values(spec: Any) -> st.SearchStrategy[Any]:
                 temperature=values(Real()),
                 seed=values(Int(-(1 << 63), (1 << 64) - 1, optional=True)),
                 logprobs=st.one_of(st.none(), st.integers(0, 20)),
+                prompt_logprobs=st.one_of(st.none(), st.integers(0, 20)),
                 stop_token_ids=values(Ints("i", 9)),
                 ignore_eos=st.booleans(),
                 stop=values(Strings(9, 9)),

@@ -11,7 +11,7 @@ import pytest
 
 from tokenpipe import _core
 from tokenpipe.errors import FrameError, RowError
-from tokenpipe.types import RowAnnex
+from tokenpipe.rows import RowAnnex
 from tokenpipe.wire import AnnexReader, pack_annex
 from tokenpipe.wire.annex import WRAP
 

@@ -8,9 +8,9 @@ from importlib import import_module
 from typing import Any, NamedTuple, Protocol
 
 from tokenpipe.errors import ConfigError
+from tokenpipe.rows import RowAnnex
 from tokenpipe.runners import StepLogprobs
 from tokenpipe.topology import Topology
-from tokenpipe.types import RowAnnex
 from tokenpipe.wire import StepBind
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from tokenpipe.errors import RowError
-from tokenpipe.types import RowAnnex
+from tokenpipe.rows import RowAnnex
 from tokenpipe.wire import pack_annex
 
 from .arrays import as_array

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Protocol
 
-from tokenpipe.types import RowAnnex
+from tokenpipe.rows import RowAnnex
 from tokenpipe.wire import StepPlan
 
 

@@ -8,7 +8,8 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from tokenpipe.types import RowAnnex, RowStatus
+from tokenpipe.rows import RowAnnex
+from tokenpipe.types import RowStatus
 
 from .annexes import tensors_of, with_arrays
 from .arrays import StepLogprobs

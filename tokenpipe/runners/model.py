@@ -9,7 +9,8 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from tokenpipe.types import RowAnnex, SamplingParams, split_handle
+from tokenpipe.rows import RowAnnex
+from tokenpipe.types import SamplingParams, split_handle
 from tokenpipe.wire import StepBind
 
 from .arrays import StepLogprobs

@@ -15,6 +15,7 @@ import numpy as np
 
 from tokenpipe._core import SENT_LOOK, StepPacker
 from tokenpipe.errors import ConfigError, FrameTooLarge
+from tokenpipe.rows import RowAnnex
 from tokenpipe.topology import Topology
 from tokenpipe.transport import (
     ForkGuard,
@@ -25,7 +26,6 @@ from tokenpipe.transport import (
     open_sender,
     worker_lane,
 )
-from tokenpipe.types import RowAnnex
 from tokenpipe.wire import LaneHeader, RankFailed, pack_control
 
 from .annexes import annex_columns

@@ -25,6 +25,7 @@ class Choice:
     text: list[str] = field(default_factory=list)
     token_ids: list[int] = field(default_factory=list)
     logprobs: list[TokenLogprobs] = field(default_factory=list)
+    prompt_logprobs: list[TokenLogprobs | None] = field(default_factory=list)
     finish_reason: str | None = None
     stop_reason: int | str | None = None
 
@@ -33,6 +34,7 @@ class Choice:
         self.text.append(text)
         self.token_ids += output.token_ids
         self.logprobs += output.logprobs or ()
+        self.prompt_logprobs += output.prompt_logprobs or ()
         if output.finish_reason is not None:
             self.finish_reason = str(output.finish_reason)
             self.stop_reason = output.stop_reason
@@ -111,6 +113,8 @@ class _Form:
             }
             if self._with_ids:
                 one["token_ids"] = choice.token_ids
+            if choice.prompt_logprobs:
+                one["prompt_logprobs"] = [self._of_prompt(e) for e in choice.prompt_logprobs]
             said.append(one)
         return {
             "id": self.id,
@@ -120,6 +124,20 @@ class _Form:
             "choices": said,
             "usage": usage_dict(usage),
         }
+
+    def _of_prompt(self, entry: TokenLogprobs | None) -> dict[str, Any] | None:
+        """Return the logprobs of a prompt's token in vLLM's shape: by id, its own first."""
+        if entry is None:
+            return None
+        own = entry.token_ids[0]
+        said: dict[str, Any] = {}
+        for nth, (token, value) in enumerate(zip(entry.token_ids, entry.logprobs, strict=True)):
+            rank = entry.rank if token == own else nth
+            name = self.text.of_token(token)
+            said.setdefault(
+                str(token), {"logprob": finite(value), "rank": rank, "decoded_token": name}
+            )
+        return said
 
     def content(self, text: str) -> dict[str, Any]:
         """Return the text of a whole answer in its field."""

@@ -70,6 +70,7 @@ class Asked(BaseModel):
     return_token_ids: bool = False
     include_stop_str_in_output: bool = False
     skip_special_tokens: bool = True
+    prompt_logprobs: Annotated[int, Field(ge=0, le=20)] | None = None
     stream_interval: Annotated[int, Field(ge=1, lt=1 << 31)] = 1
     stream_interval_ms: Annotated[int, Field(ge=0, le=60_000)] = 0
 
@@ -80,6 +81,9 @@ class Asked(BaseModel):
                 raise Problem(400, f"{name}: not supported", param=name, code="unsupported")
         if self.stream_options is not None and not self.stream:
             raise Problem(400, "stream_options: only with stream", param="stream_options")
+        if self.prompt_logprobs is not None and self.stream:
+            said = "prompt_logprobs: not with stream"
+            raise Problem(400, said, param="prompt_logprobs", code="unsupported")
 
     @property
     def stops(self) -> tuple[str, ...]:
@@ -105,6 +109,7 @@ class Asked(BaseModel):
                 ignore_eos=self.ignore_eos,
                 seed=self.seed,
                 logprobs=logprobs,
+                prompt_logprobs=self.prompt_logprobs,
                 stop=self.stops,
                 include_stop_str_in_output=self.include_stop_str_in_output,
                 skip_special_tokens=self.skip_special_tokens,

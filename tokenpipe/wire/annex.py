@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tokenpipe.errors import FrameError, RowError
-from tokenpipe.types import RowAnnex
+from tokenpipe.rows import RowAnnex
 
 PROMPT_LOGPROBS, POOLED, MASKS, DRAFTS, DRAFT_LOGPROBS, REASONING, EXTRA, CACHED = range(1, 9)
 

@@ -47,6 +47,7 @@ PARAMS = Record(
         "min_p": Real(),
         "seed": Int(-(1 << 63), (1 << 64) - 1, optional=True),
         "logprobs": Int(0, (1 << 31) - 1, optional=True),
+        "prompt_logprobs": Int(0, (1 << 31) - 1, optional=True),
         "stop": Strings(MAX_STOP_BYTES, MAX_STOP_BYTES),
         "include_stop_str_in_output": Flag(),
         "detokenize": Flag(),
