@@ -5,10 +5,12 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from importlib.metadata import version
 from pathlib import Path
 
 import pytest
 
+import tokenpipe as package
 from tokenpipe.topology import Topology
 
 
@@ -46,6 +48,21 @@ def test_wrong_file_is_named_by_line_and_starts_nothing(tmp_path: Path) -> None:
     assert done.stderr == f"error: {path}:2: clients: the key is given twice\n"
 
 
+def test_table_and_json_say_the_same_of_a_process(tmp_path: Path) -> None:
+    (tmp_path / "t.yaml").write_text("processors: {mode: inline}\n")
+    table, raw = (tokenpipe("plan", str(tmp_path / "t.yaml"), *more) for more in ((), ("--json",)))
+    lines = [" ".join(line.split()) for line in table.stdout.splitlines()]
+    processes = json.loads(raw.stdout)["processes"]
+    assert {process["runs_in"] for process in processes} == {"own process", "pipeline 0"}
+    for process in processes:
+        assert " ".join(process.values()) in lines
+
+
+def test_version() -> None:
+    assert tokenpipe("--version").stdout == f"tokenpipe {package.__version__}\n"
+    assert package.__version__ == version("tokenpipe")
+
+
 def test_no_command_shows_what_there_is() -> None:
     assert "plan" in (tokenpipe().stdout + tokenpipe().stderr)
 
@@ -56,3 +73,13 @@ def test_gc_removes_the_dead(runtime_dir: Path) -> None:
     (directory / "pipeline0.lock").touch()
     done = tokenpipe("gc", "--runtime-dir", str(runtime_dir))
     assert done.stdout == f"removed  {directory}\n" and not directory.exists()
+
+
+def test_gc_says_what_stayed(runtime_dir: Path) -> None:
+    directory = runtime_dir / "dead"
+    directory.mkdir(mode=0o700)
+    (directory / "mine.txt").touch()
+    done = tokenpipe("gc", "--runtime-dir", str(runtime_dir))
+    assert done.stdout == f"stayed  {directory} (not ours: mine.txt)\n"
+    (directory / "mine.txt").unlink()
+    directory.rmdir()

@@ -32,7 +32,18 @@ def test_every_lane_once(dp: int, tp: int, clients: int, inline: bool) -> None:
 def test_inline_processor_lives_in_the_pipeline() -> None:
     planned = plan(Topology(processors=Processors(mode="inline"), name="here"))
     assert [(q.role, q.runs_in) for q in planned.processes[:2]] == [
-        ("pipeline", ""),
+        ("pipeline", "own process"),
         ("processor", "pipeline 0"),
     ]
+    assert all(q.started_by for q in planned.processes)
     assert planned.directory.endswith("/here")
+
+
+def test_it_says_whose_rows_count() -> None:
+    for policy, others in (
+        ("leader", "it need not send rows"),
+        ("verify", "its rows are compared"),
+    ):
+        topology = Topology(tensor_parallel_size=2, tp_policy=policy)  # type: ignore[arg-type]
+        owns = [q.owns for q in plan(topology).processes if q.role == "worker"]
+        assert owns == [f"slots of DP rank 0; {what}" for what in ("its rows count", others)]

@@ -75,6 +75,8 @@ from tokenpipe.types import (
 )
 from tokenpipe.wire import AnnexReader, OutputFrame, StepBind, StepPlan
 
+__version__ = "0.1.0"  # and in pyproject.toml
+
 __all__ = [
     "AbortRequested",
     "Aborted",
@@ -140,6 +142,7 @@ __all__ = [
     "Topology",
     "Usage",
     "XPUModelRunner",
+    "__version__",
     "make_handle",
     "runner_for",
     "split_handle",

@@ -12,6 +12,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
+import tokenpipe
 from tokenpipe.engine import SYNTHETIC, EngineSpec
 from tokenpipe.errors import ConfigError, StartupError, TokenpipeError
 from tokenpipe.plan import Plan, plan
@@ -26,6 +27,21 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
+
+
+def _version(asked: bool) -> None:
+    if asked:
+        print(f"tokenpipe {tokenpipe.__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _options(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print it and end.")
+    ] = False,
+) -> None:
+    """The output path of an LLM inference engine."""
 
 
 @app.command("plan")
@@ -105,7 +121,7 @@ def _print_plan(planned: Plan) -> None:
     _print_table(
         console,
         ["role", "rank", "runs in", "started by", "owns"],
-        ((p.role, p.rank, p.runs_in or "own process", p.started_by, p.owns) for p in planned[1]),
+        ((p.role, p.rank, p.runs_in, p.started_by, p.owns) for p in planned[1]),
     )
     _print_table(
         console,

@@ -16,13 +16,15 @@ from tokenpipe.transport import (
     worker_lane,
 )
 
+OWN = "own process"
+
 
 class PlannedProcess(NamedTuple):
     """A process, or a part that lives inside of another one."""
 
     role: str
     rank: str
-    runs_in: str  # "" for a process of its own
+    runs_in: str  # a process of its own, or whose
     started_by: str
     owns: str
 
@@ -66,19 +68,18 @@ def plan(topology: Topology) -> Plan:
 
 def _processes(t: Topology) -> Iterator[PlannedProcess]:
     inline = t.processors.mode == "inline"
-    yield PlannedProcess("pipeline", "0", "", "you", "the instance and its directory")
+    yield PlannedProcess("pipeline", "0", OWN, "you", "the instance and its directory")
     for p in range(t.processor_count):
         ranks = t.ranks_of(p)
         owns = f"DP rank {ranks[0]}" if len(ranks) == 1 else f"DP ranks {ranks[0]} to {ranks[-1]}"
-        where, parent = ("pipeline 0", "") if inline else ("", "pipeline 0")
+        where, parent = ("pipeline 0", "pipeline 0") if inline else (OWN, "pipeline 0")
         yield PlannedProcess("processor", str(p), where, parent, owns)
     for dp, tp in t.workers:
-        speaks = (
-            "counts" if tp == 0 else "is compared" if t.tp_policy == "verify" else "may be silent"
-        )
-        yield PlannedProcess("worker", f"{dp}.{tp}", "", "you", f"slots of DP rank {dp}; {speaks}")
+        others = "its rows are compared" if t.tp_policy == "verify" else "it need not send rows"
+        owns = f"slots of DP rank {dp}; {'its rows count' if tp == 0 else others}"
+        yield PlannedProcess("worker", f"{dp}.{tp}", OWN, "you", owns)
     last = t.clients - 1
-    yield PlannedProcess("client", f"0 to {last}" if last else "0", "", "you", "its own requests")
+    yield PlannedProcess("client", f"0 to {last}" if last else "0", OWN, "you", "its own requests")
 
 
 def _lanes(t: Topology) -> Iterator[PlannedLane]:

@@ -103,3 +103,13 @@ def test_wrong_arguments_are_status_2() -> None:
         [sys.executable, "-m", "tokenpipe.bench", "--discard"], capture_output=True, text=True
     )
     assert done.returncode == 2 and "needs steps" in done.stderr
+
+
+@pytest.mark.parametrize("rate", ["fast", "0", "-1", "nan"])
+def test_rate_is_a_number_or_max(rate: str) -> None:
+    command = [sys.executable, "-m", "tokenpipe.bench", "--rate", rate]
+    done = subprocess.run(
+        command, capture_output=True, text=True, check=False, env={**os.environ, "COLUMNS": "200"}
+    )
+    assert done.returncode == 2
+    assert "must be a number of steps per second above 0, or max" in done.stderr

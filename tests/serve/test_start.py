@@ -237,7 +237,17 @@ def test_wrong_topology_and_arguments_are_said_at_once(tmp_path: Path, runtime_d
         ((), {"api": {"workers": 0}}, "api.workers: must be"),
         ((), {"api": {"host": "no such host"}}, "api.host"),
         (("--engine-arg", "rate"), {}, "NAME=VALUE"),
+        (("--engine", "eng"), {}, "engine 'eng': must be module:factory"),
     ]
     for arguments, keys, said in wrong:
-        with pytest.raises(NotStarted, match=said):
+        with pytest.raises(NotStarted, match=f"exit status 2(?s:.*){said}"):
             Running(tmp_path, runtime_dir, *arguments, **keys)
+        assert not (tmp_path / "logs").exists() and not list(runtime_dir.iterdir())
+
+
+def test_missing_extra_is_said_at_once(tmp_path: Path, runtime_dir: Path) -> None:
+    hidden = 'import sys; sys.modules["uvicorn"] = sys.modules["jinja2"] = None'
+    (tmp_path / "sitecustomize.py").write_text(hidden)
+    with pytest.raises(NotStarted, match=r"status 2(?s:.*)tokenpipe\[serve\] .*uvicorn, jinja2"):
+        Running(tmp_path, runtime_dir)
+    assert not (tmp_path / "logs").exists() and not list(runtime_dir.iterdir())

@@ -72,11 +72,16 @@ def test_what_is_not_ours_stays(runtime_dir: Path) -> None:
     (runtime_dir / "dead" / "thesis.txt").write_text("three years")
     (runtime_dir / "no-instance").mkdir(mode=0o700)
     (runtime_dir / "link").symlink_to(runtime_dir / "dead")
-    (swept,) = sweep(runtime_dir)
-    assert swept.outcome == "stayed" and "thesis.txt" in swept.said
+    (runtime_dir / "no-instance" / "ours.lock").touch()
+    for _ in range(2):  # the second time no lock is left to know it by
+        swept, other = sweep(runtime_dir)
+        assert (swept.outcome, swept.said) == ("stayed", "not ours: thesis.txt")
+        assert (other.directory.name, other.said) == ("no-instance", "not ours: ours.lock")
     assert [p.name for p in (runtime_dir / "dead").iterdir()] == ["thesis.txt"]
     (runtime_dir / "dead" / "thesis.txt").unlink()
     (runtime_dir / "link").unlink()
+    (runtime_dir / "no-instance" / "ours.lock").unlink()
+    assert {swept.said for swept in sweep(runtime_dir)} == {"empty, and no instance's"}
     for name in ("dead", "no-instance"):
         (runtime_dir / name).rmdir()
     assert list(sweep(runtime_dir / "none")) == []

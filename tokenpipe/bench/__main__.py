@@ -24,9 +24,14 @@ app = typer.Typer(add_completion=False, help=__doc__, pretty_exceptions_enable=F
 def _rate(text: str) -> float:
     if text == "max":
         return 0.0
-    value = float(text)
+    try:
+        value = float(text)
+    except ValueError:
+        value = 0.0
     if not value > 0:
-        raise typer.BadParameter("steps per second, or max")
+        raise typer.BadParameter(
+            f"must be a number of steps per second above 0, or max (got {text})"
+        )
     return value
 
 

@@ -64,16 +64,19 @@ class Place:
 
 @dataclass(frozen=True, slots=True)
 class EngineSpec:
-    """What `--engine module:factory --engine-arg name=value` asks for."""
+    """What `--engine module:factory --engine-arg name=value` asks for. Raises ConfigError."""
 
     target: str
     arguments: Mapping[str, Any] = field(default_factory=dict)
 
+    def __post_init__(self) -> None:
+        """Refuse what names no factory before a process is started for it."""
+        if not all(self.target.partition(":")):
+            raise ConfigError(f"engine {self.target!r}: must be module:factory")
+
     def factory(self) -> Callable[..., Engine]:
         """Import it. Raises ConfigError where it is not there, and what its module raises."""
         module_name, _, name = self.target.partition(":")
-        if not module_name or not name:
-            raise ConfigError(f"engine {self.target!r}: must be module:factory")
         try:
             module = import_module(module_name)
         except ModuleNotFoundError as error:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from importlib import import_module
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 from tokenpipe.errors import ConfigError
@@ -16,7 +17,16 @@ from .settings import Settings
 if TYPE_CHECKING:
     from .state import Owner
 
-EXTRA = {"fastapi", "starlette", "uvicorn", "httptools", "gunicorn", "uvicorn_worker", "jinja2"}
+ONE = ("fastapi", "starlette", "uvicorn", "httptools", "jinja2")
+MANY = (*ONE, "gunicorn", "uvicorn_worker")
+NEEDS_EXTRA = "serving needs the extra tokenpipe[serve]"
+
+
+def check_extra(workers: int) -> None:
+    """Raise ConfigError where a package is missing; imports none of them."""
+    missing = [name for name in (MANY if workers > 1 else ONE) if find_spec(name) is None]
+    if missing:
+        raise ConfigError(f"{NEEDS_EXTRA} (missing: {', '.join(missing)})")
 
 
 def run_api(settings: Settings) -> int:
@@ -36,6 +46,6 @@ def _load(flavour: str) -> Any:
     try:
         return import_module(f"tokenpipe.serve.{flavour}")
     except ModuleNotFoundError as error:
-        if error.name is None or error.name.split(".")[0] not in EXTRA:
+        if error.name is None or error.name.split(".")[0] not in MANY:
             raise
-        raise ConfigError(f"serving needs the extra tokenpipe[serve] ({error})") from None
+        raise ConfigError(f"{NEEDS_EXTRA} ({error})") from None

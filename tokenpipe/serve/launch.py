@@ -18,6 +18,7 @@ from tokenpipe.topology import Topology
 from tokenpipe.transport import ENDPOINT_VARIABLE
 
 from .binding import url_of
+from .flavours import check_extra
 from .household import LOOK_S, Household, Premises, ServerFailed, named, premises
 from .signals import Interrupted, Signals, taken_signals
 
@@ -29,8 +30,10 @@ def launch(topology: Topology, spec: EngineSpec | None = None) -> int:
     """Serve until a signal or a death; return the exit status. For the main thread.
 
     `spec` is the engine, None the synthetic one. Raises ConfigError (a port that is taken, a wrong
-    directory), LaneBusy, StartupError, ServerFailed; whatever had started is gone then.
+    directory, a missing package), LaneBusy, StartupError, ServerFailed; whatever had started is
+    gone then.
     """
+    check_extra(topology.api.workers)
     set_title("tp:supervisor")
     topology = named(topology)
     log, name = topology.log, topology.name or ""

@@ -21,6 +21,7 @@ SUPERVISOR = ("supervisor", "0")
 INFO_FILE = "instance.json"
 HEALTH_FILE = "health.json"
 LOGS = "logs"
+_SHOWN = 5  # of the names that stayed
 _OURS = {INFO_FILE, f"{INFO_FILE}.part", HEALTH_FILE, f"{HEALTH_FILE}.part"}
 
 
@@ -67,23 +68,41 @@ def remove_directory(directory: Path) -> None:
 def sweep(base: Path) -> Iterator[Swept]:
     """Remove the dead instances below `base`, one by one; say what became of each.
 
-    An instance is dead where no process holds any of its locks. Directories that are not an
-    instance's are passed over, and so is what somebody else owns.
+    An instance is dead where no process holds any of its locks. A directory without one, as an
+    earlier end left it for a file that is not ours, stays; what somebody else owns is passed over.
     """
     if not base.is_dir():
         return
     for directory in sorted(base.iterdir()):
-        if _is_instance(directory) and (swept := _sweep_one(directory)) is not None:
+        if not _is_ours(directory):
+            continue
+        swept = _sweep_one(directory) if _is_instance(directory) else _stayed(directory)
+        if swept is not None:
             yield swept
 
 
-def _is_instance(directory: Path) -> bool:
+def _is_ours(directory: Path) -> bool:
     try:
         check_private(directory)
     except ConfigError:
         return False
+    return True
+
+
+def _is_instance(directory: Path) -> bool:
     names = {INFO_FILE, lock_name(*OWNER), lock_name(*SUPERVISOR)}
     return any(os.path.lexists(directory / name) for name in names)
+
+
+def _stayed(directory: Path) -> Swept | None:
+    try:
+        names = sorted(entry.name for entry in directory.iterdir())
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        return Swept(directory, "stayed", f"cannot be read: {error.strerror}")
+    shown = ", ".join(names[:_SHOWN]) + (", ..." if len(names) > _SHOWN else "")
+    return Swept(directory, "stayed", f"not ours: {shown}" if names else "empty, and no instance's")
 
 
 def _sweep_one(directory: Path) -> Swept | None:
@@ -107,6 +126,5 @@ def _sweep_one(directory: Path) -> Swept | None:
             (directory / name).unlink(missing_ok=True)
     remove_directory(directory)
     if directory.exists():
-        stayed = ", ".join(sorted(entry.name for entry in directory.iterdir()))
-        return Swept(directory, "stayed", f"not ours: {stayed}")
+        return _stayed(directory)
     return Swept(directory, "removed")
