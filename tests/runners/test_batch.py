@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from tests.runners.rig import bind, handle
 from tokenpipe.runners.batch import RunnerBatch
 from tokenpipe.runners.model import Row
@@ -27,6 +29,17 @@ def test_a_company_is_the_same_object_until_somebody_comes_or_goes() -> None:
     assert batch.company().rows == [] and freed == [1] and len(batch) == 1
     batch.forget()
     assert freed == [1, 0] and not batch.due
+
+
+@pytest.mark.case("B36")
+def test_a_free_that_comes_twice_leaves_the_slots_next_row_alone() -> None:
+    batch = RunnerBatch(lambda row: None)
+    first, second = handle(3, generation=1), handle(3, generation=2)
+    batch.change([bind(3, generation=1)], [])
+    assert batch.change([bind(3, generation=2)], [first]) == [first]
+    assert batch.change([], [first]) == [first]  # a processor may wait for its marker
+    (row,) = batch.fresh()
+    assert (row.handle, len(batch)) == (second, 1)
 
 
 def test_a_row_says_where_it_stands() -> None:
