@@ -151,6 +151,7 @@ def test_engine_that_dies_is_started_again_or_ends_the_script(
     assert said(server, "END")[0] == server.process.pid
 
 
+@soak
 def test_second_signal_ends_all_at_once(tmp_path: Path, runtime_dir: Path) -> None:
     api = {"timeout_graceful_shutdown": 60.0}
     with Running(tmp_path, runtime_dir, command=script(tmp_path), api=api) as server:

@@ -12,7 +12,7 @@ from tests.serve.running import Running
 from tests.serve.test_stop import Caller
 
 
-@pytest.mark.parametrize("workers", [1, 2], ids=["one worker", "two workers"])
+@pytest.mark.parametrize("workers", [1, pytest.param(2, marks=pytest.mark.soak)])
 def test_a_full_queue_is_a_503_until_there_is_room(
     tmp_path: Path, runtime_dir: Path, workers: int
 ) -> None:
