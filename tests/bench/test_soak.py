@@ -13,6 +13,7 @@ import pytest
 
 from tokenpipe.bench.options import Options
 from tokenpipe.bench.run import run
+from tokenpipe.bench.tally import Progress
 from tokenpipe.bench.traces import load
 
 BESIDE = Path(__file__).parents[2].parent / "shared" / "traces"
@@ -41,7 +42,7 @@ class Stopper:
         self._due = 0.0
         self._timers: list[threading.Timer] = []
 
-    def look(self, done: int, total: int) -> None:
+    def look(self, _: Progress) -> None:
         now = time.monotonic()
         mine = Path(f"/proc/self/task/{os.getpid()}/children")
         children = [int(pid) for pid in mine.read_text().split()]

@@ -9,10 +9,10 @@ from typing import Annotated
 
 import typer
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from tokenpipe.errors import TokenpipeError
 
+from .bar import bar
 from .options import BATCH, CLIENTS, DP, TP, Options
 from .report import table
 from .run import Stopped, run
@@ -133,20 +133,8 @@ def main(
 def _watched(options: Options, console: Console, signals: StopSignals) -> dict[str, object]:
     if not console.is_terminal:
         return run(options, stop=signals.asked)
-    columns = (
-        TextColumn("[progress.description]{task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TextColumn("requests"),
-        TimeElapsedColumn(),
-    )
-    with Progress(*columns, console=console, transient=True) as bar:
-        task = bar.add_task("tokenpipe bench", total=None)
-        return run(
-            options,
-            lambda done, total: bar.update(task, completed=done, total=total),
-            signals.asked,
-        )
+    with bar(console) as shown:
+        return run(options, shown.show, signals.asked)
 
 
 if __name__ == "__main__":

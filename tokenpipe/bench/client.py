@@ -20,6 +20,7 @@ from .consumer import Consumer, Work
 from .cpu import Meter, pin
 from .oracle import VOCAB_BITS
 from .streams import StreamReader
+from .tally import Tally
 
 
 def parse(argv: list[str]) -> argparse.Namespace:
@@ -30,6 +31,7 @@ def parse(argv: list[str]) -> argparse.Namespace:
     parser.add_argument("--work", type=Path, required=True, help="requests, as JSON")
     parser.add_argument("--report", type=Path, required=True, help="file for what came, as JSON")
     parser.add_argument("--consume", choices=("columns", "streams"), default="columns")
+    parser.add_argument("--tally", type=Path, help="file for how many tokens came so far")
     parser.add_argument("--logprobs", type=int, help="top-k logprobs to ask for")
     parser.add_argument("--bits", type=int, default=VOCAB_BITS, help="of the oracle's tokens")
     parser.add_argument("--patience", type=float, default=60.0, help="seconds of silence")
@@ -44,7 +46,7 @@ def main(argv: list[str]) -> int:
     if args.pin is not None:
         pin(args.pin)
     work = [Work(*request) for request in json.loads(args.work.read_text())]
-    me = Consumer(work, args.logprobs, args.bits, args.text)
+    me = Consumer(work, args.logprobs, args.bits, args.text, Tally(args.tally))
     gc.collect()
     gc.freeze()
     meter = Meter.start()

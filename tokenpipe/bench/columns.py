@@ -83,6 +83,7 @@ class ColumnReader:
             me.latency.add(came - frame.mono_ns)
             me.last = came / 1e9
             me.first = me.first or me.last
+        me.tally.add(len(frame.tokens))
         self._held.append(_Held(frame, came / 1e9 + AHEAD_S))
         self._check_what_fits(came / 1e9)
         me.verify_s += time.thread_time() - cpu

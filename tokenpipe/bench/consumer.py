@@ -10,6 +10,7 @@ from tokenpipe.types import SamplingParams
 from .checker import Checker
 from .oracle import VOCAB_BITS
 from .pace import Samples
+from .tally import Tally
 from .words import TextCheck
 
 NEVER = -1
@@ -32,12 +33,14 @@ class Consumer:
         logprobs: int | None = None,
         bits: int = VOCAB_BITS,
         text: bool = False,
+        tally: Tally | None = None,
     ) -> None:
         self.work = work
         self.checker = Checker(bits=bits, logprobs=logprobs, requests=len(work))
         self.text = TextCheck(bits, len(work)) if text else None
         self.reasons: Counter[str] = Counter()
         self.given_up = 0
+        self.tally = tally or Tally()
         self.latency = Samples()
         self.item_tokens: Counter[int] = Counter()
         self.verify_s = 0.0

@@ -25,14 +25,13 @@ from .cpu import Meter, cpu_s, rss_mb
 from .options import Options
 from .oracle import VOCAB_SIZE, bits_for
 from .summary import summarise
+from .tally import Progress, Watch
 from .words import write_tokenizer
 
 LOCKSTEP_STEPS = 8  # granted at a time
 LOCKSTEP_WAIT_S = 0.002
 CHILDREN_S = 5.0  # for what runs still at the end of a run, most often one that was broken off
 PATIENCE_S = 60.0  # a client without any row, though it has requests, gives up; a slow rate adds
-
-Progress = Callable[[int, int], None]
 
 
 class BenchFailed(TokenpipeError):
@@ -45,13 +44,13 @@ class Stopped(TokenpipeError):
 
 def run(
     options: Options,
-    progress: Progress = lambda done, total: None,
+    progress: Callable[[Progress], None] = lambda progress: None,
     stop: Callable[[], bool] = lambda: False,
 ) -> dict[str, Any]:
     """Run once and return the report (see `summary`).
 
-    `progress(done, total)` is called all the time, with requests; `stop()` is asked as often, and
-    ends the run with Stopped once it is true.
+    `progress` is called ten times a second; `stop()` is asked all the time, and ends the run with
+    Stopped once it is true.
     """
     if options.discard:  # nobody answers a preempted or aborted request there
         options = replace(options, preempt_rate=0.0, abort_rate=0.0)
@@ -112,7 +111,7 @@ class _Bench:
         pipe: Pipeline,
         children: Supervisor,
         scratch: Path,
-        progress: Progress,
+        progress: Callable[[Progress], None],
         stop: Callable[[], bool],
     ) -> None:
         self.options = options
@@ -120,7 +119,7 @@ class _Bench:
         self.pipe = pipe
         self.children = children
         self.scratch = scratch
-        self.progress = progress
+        self.watch = Watch(progress, len(trace.arrivals), trace.output_tokens)
         self.stop = stop
         self.ending = False
         self.workers: list[Child] = []
@@ -147,6 +146,7 @@ class _Bench:
             args = ["--endpoint", self.pipe.endpoint, "--dp", str(dp), "--tp", str(tp)]
             args += ["--tokens-per-row", str(o.tokens_per_row), "--bits", str(self.bits)]
             args += ["--report", str(self._report("worker", f"{dp}.{tp}"))]
+            args += ["--tally", str(self._tally("worker", f"{dp}.{tp}"))]
             if o.rate is not None:
                 args += ["--rate", str(o.rate)]
             if o.logprobs is not None:
@@ -179,6 +179,7 @@ class _Bench:
             work.write_text(json.dumps(share))
             args = ["--endpoint", self.pipe.endpoint, "--name", f"bench-{index}"]
             args += ["--work", str(work), "--report", str(self._report("client", str(index)))]
+            args += ["--tally", str(self._tally("client", str(index)))]
             args += ["--consume", o.consume, "--bits", str(self.bits)]
             args += ["--patience", str(patience_s)]
             if o.logprobs is not None:
@@ -191,17 +192,18 @@ class _Bench:
 
     def serve(self) -> None:
         """Schedule until every client has what it asked for (discarding: until workers end)."""
-        total = len(self.trace.arrivals)
         awaited = self.clients
+        tallies = [self._tally("client", child.spec.rank) for child in self.clients]
         if self.options.discard:  # the ranks that only follow end when the engine does
             leaders = [w for w in self.workers if w.spec.rank.endswith(".0")]
             awaited = self.workers if self.lockstep else leaders
+            tallies = [self._tally("worker", child.spec.rank) for child in leaders]
         while any(child.died is None for child in awaited):
             now = time.monotonic()
             due = self.scheduler.next_deadline
             self._events(0.2 if due is None else max(0.0, min(0.2, due - now)))
             counts = self.scheduler.counts
-            self.progress(counts["Finished"] + counts["Aborted"], total)
+            self.watch.look(counts["Finished"] + counts["Aborted"], tallies)
 
     def settle(self) -> None:
         """Schedule until every slot is free again, or none has come free for a while.
@@ -300,6 +302,9 @@ class _Bench:
 
     def _report(self, role: str, rank: str) -> Path:
         return self.scratch / f"report-{role}-{rank}.json"
+
+    def _tally(self, role: str, rank: str) -> Path:
+        return self.scratch / f"tally-{role}-{rank}"
 
     def _read(self, role: str, child: Child) -> dict[str, Any]:
         report: dict[str, Any] = json.loads(self._report(role, child.spec.rank).read_text())

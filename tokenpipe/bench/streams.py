@@ -66,6 +66,7 @@ class StreamReader:
                 self._client.abort(name)
             out = await anext(stream)
             kept.append(out)
+            me.tally.add(len(out.token_ids))
             received = out.offset + len(out.token_ids)
             me.item_tokens[len(out.token_ids)] += 1
             me.last = self._heard = time.monotonic()

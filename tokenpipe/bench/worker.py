@@ -26,6 +26,7 @@ from .batch import Batch, Rows
 from .cpu import Meter, pin
 from .oracle import VOCAB_BITS, logprobs_of
 from .pace import Pace, Samples
+from .tally import Tally
 
 IDLE_WAIT_S = 0.5  # for plans, while there is nothing to publish; less where the Publisher says so
 FULL_WAIT_S = 0.001  # between two attempts at a full lane
@@ -92,6 +93,7 @@ class Worker:
     rows: int = 0
     tokens: int = 0
     publish_ns: Samples = field(default_factory=Samples)
+    tally: Tally = field(default_factory=Tally)
     meter: Meter | None = None  # runs from the first plan
 
     def __post_init__(self) -> None:
@@ -182,6 +184,7 @@ class Worker:
         self.publish_ns.add(time.perf_counter_ns() - begin)
         self.rows += len(rows.handles)
         self.tokens += len(rows.tokens)
+        self.tally.add(len(rows.tokens))
 
     def _published(self, rows: Rows, logprobs: Any) -> bool:
         """Publish a step; False where its lane is full."""
@@ -216,6 +219,7 @@ def parse(argv: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("--discard", action="store_true", help="make tokens, publish nothing")
     parser.add_argument("--pin", type=int, help="CPU to run on")
     parser.add_argument("--report", type=Path, help="file for what was done, as JSON")
+    parser.add_argument("--tally", type=Path, help="file for how many tokens were made so far")
     return parser.parse_args(argv)
 
 
@@ -237,6 +241,7 @@ def main(argv: Sequence[str]) -> int:
         bits=args.bits,
         follow=not publisher.sends,
         lockstep=args.lockstep,
+        tally=Tally(args.tally),
     )
 
     def stop(*_: object) -> None:

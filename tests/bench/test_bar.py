@@ -1,0 +1,20 @@
+"""The bar says requests, tokens a second and what is left."""
+
+from __future__ import annotations
+
+import io
+
+from rich.console import Console
+
+from tokenpipe.bench.bar import bar
+from tokenpipe.bench.tally import Progress
+
+
+def test_shows_tokens_their_rate_and_what_is_left() -> None:
+    out = io.StringIO()
+    with bar(Console(file=out, force_terminal=True, width=160)) as shown:
+        for tokens in range(0, 5001, 1000):
+            shown.show(Progress(2, 64, tokens, 10_000))
+    text = out.getvalue()
+    assert "2/64 requests" in text and "50%" in text
+    assert "tokens/s" in text and "left" in text
