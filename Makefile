@@ -21,14 +21,16 @@ help:
 	@echo "make test-c   the tests of the C half under the address and undefined sanitizers"
 	@echo "make build | format | clean"
 
-# What it takes to build and run. A .venv whose python is gone (the system's was upgraded) is made anew.
+# What it takes to build and run, which is part of the next. A .venv whose python is gone (the
+# system's was upgraded) is made anew.
 $(RUNS): pyproject.toml setup.py
 	@test -x $(PY) && $(PY) -c "" 2>/dev/null || $(PYTHON) -m venv --clear $(VENV)
-	$(PY) -m pip install -q --disable-pip-version-check -e ".[serve,text]" "setuptools>=68"
+	@test $(READY) -nt pyproject.toml || \
+		$(PY) -m pip install -q --disable-pip-version-check -e ".[serve,text]" "setuptools>=68"
 	@touch $@
 
 # What it takes to work on it.
-$(READY): $(RUNS)
+$(READY): pyproject.toml setup.py | $(RUNS)
 	$(PY) -m pip install -q --disable-pip-version-check -e ".[dev,rivals]"
 	@touch $@
 
