@@ -25,8 +25,8 @@ from rich.table import Table
 from tokenpipe.bench.cpu import rss_mb
 from tokenpipe.bench.options import Options
 from tokenpipe.bench.run import run
-from tokenpipe.bench.tally import Progress
 from tokenpipe.bench.summary import machine as describe_machine
+from tokenpipe.bench.tally import Progress
 from tokenpipe.bench.traces import sample
 
 EVERY_S = 1.0
