@@ -11,6 +11,9 @@ int tp_packer_init(tp_packer *p, uint32_t dp, uint32_t tp, uint32_t slots, uint3
     p->slots = slots;
     p->max_token = vocab_size - 1;
     p->at = calloc(slots, sizeof *p->at);
+    for (uint32_t slot = 0; p->at != NULL && slot < slots; slot++) {
+        p->at[slot].handle = -1; /* 0 is a number that a caller may give for a handle */
+    }
     return p->at == NULL ? -1 : 0;
 }
 

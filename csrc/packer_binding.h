@@ -20,6 +20,8 @@ typedef struct {
     PyObject *convert;      /* NULL: arrays come as they are to be */
     tp_state *state;        /* of the module, which outlives its types */
     uint64_t offered;       /* the number of the last frame of pack_next, 0 once it is settled */
+    uint64_t offered_step, last_step; /* its step; the newest that was taken */
+    int any_step;
 } StepPacker;
 
 /* The arrays of one call. */

@@ -54,9 +54,15 @@ PyObject *tp_packer_packed(StepPacker *self, const tp_step_input *in) {
 }
 
 /* The window went past the last frame's number: it was taken, or else it would be withdrawn. */
+static void took(StepPacker *self, uint64_t step) {
+    self->last_step = step;
+    self->any_step = 1;
+}
+
 static void settle(StepPacker *self) {
     if (self->offered != 0 && self->window->next.seq > self->offered) {
         tp_packer_commit(&self->packer);
+        took(self, self->offered_step);
     }
     self->offered = 0;
 }
@@ -116,6 +122,11 @@ static TP_HOT int take_next(StepPacker *self, PyObject *const *args, Py_ssize_t 
         in->mono_ns = (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
     }
     settle(self);
+    if (self->any_step && in->step <= self->last_step) { /* its rows would be taken for repeated ones */
+        PyErr_Format(self->state->row_error, "step %llu after step %llu: a rank's steps grow",
+                     (unsigned long long)in->step, (unsigned long long)self->last_step);
+        return -1;
+    }
     in->lane = self->window->next;
     return tp_packer_take(self, values, self->convert, in, taken);
 }
@@ -126,6 +137,7 @@ PyObject *tp_packer_pack_next(StepPacker *self, PyObject *const *args, Py_ssize_
     tp_packer_arrays taken;
     if (take_next(self, args, n, &in, &taken) == 0 && (frame = tp_packer_packed(self, &in)) != NULL) {
         self->offered = in.lane.seq;
+        self->offered_step = in.step;
     }
     tp_packer_release(&taken);
     return frame;
@@ -169,6 +181,9 @@ TP_HOT PyObject *tp_packer_send_next(StepPacker *self, PyObject *const *args, Py
     tp_packer_arrays taken;
     if (take_next(self, args, n, &in, &taken) == 0 && (sent = send_plain(self, &in)) == -2) {
         sent = send_packed(self, &in);
+    }
+    if (sent >= 0 && sent <= TP_LOOK) {
+        took(self, in.step);
     }
     tp_packer_release(&taken);
     return sent < 0 ? NULL : PyLong_FromLong(sent);

@@ -145,6 +145,7 @@ typedef struct tp_rank {
 
 typedef struct tp_table_counters {
     uint64_t frames, rows, tokens, stale, overrun, repeated, parked, park_lost, bad_rows, gaps;
+    int64_t stale_handle, park_lost_handle; /* the newest of which rows were dropped */
 } tp_table_counters;
 
 typedef struct tp_space {

@@ -13,6 +13,7 @@ void tp_park_lose(tp_table *t, tp_binding *b) {
     if (!(b->flags & TP_B_LOST)) {
         b->flags |= TP_B_LOST;
         t->counters.park_lost++;
+        t->counters.park_lost_handle = b->handle;
     }
 }
 

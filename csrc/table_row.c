@@ -261,11 +261,13 @@ tp_binding *tp_row_place(tp_table *t, tp_slot *slot, int64_t handle, uint64_t st
     }
     if (TP_HANDLE_GENERATION(handle) <= slot->floor) {
         t->counters.stale++;
+        t->counters.stale_handle = handle;
         return NULL;
     }
     tp_binding *b = t->parked_now < t->parked_limit ? tp_binding_new(t, slot, handle) : NULL;
     if (b == NULL) {
         t->counters.park_lost++;
+        t->counters.park_lost_handle = handle;
         return NULL;
     }
     b->state = TP_PARKED;

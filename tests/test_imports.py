@@ -104,7 +104,9 @@ CORE = {
     "processor/": {"transport", "topology", "logs", "metrics", "pulse"},
 }
 MAY_STILL = {"client/core.py": {"asyncio"}}  # the Future that a consumer is parked on
-SHELLS = {f"processor/{name}.py" for name in ("service", "ranks", "outlets", "__main__")}
+SHELLS = {
+    f"processor/{name}.py" for name in ("service", "ranks", "outlets", "oddities", "__main__")
+}
 
 
 def name_of(path: Path) -> str:

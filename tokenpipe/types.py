@@ -16,6 +16,8 @@ GENERATION_BITS = 35
 SLOT_BITS = 16
 DP_BITS = 12
 MAX_GENERATION = (1 << GENERATION_BITS) - 1
+FIRST_GENERATION = 1 << 30
+"""A pipeline's handles begin at this generation or above it: none is a small number."""
 MAX_SLOTS = 1 << SLOT_BITS
 MAX_DP = 1 << DP_BITS
 MAX_STOP_BYTES = 1 << 14

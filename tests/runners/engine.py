@@ -230,8 +230,12 @@ class Shuffler:
                         del self.running[handle]
                         self.frees[dp].append(handle)
                         self.preempted += 1
-                while self.waiting and (here := [place for place in self.free if place[0] == dp]):
-                    request, ids = self.waiting.pop(self.random.randrange(len(self.waiting)))
+                while (here := [place for place in self.free if place[0] == dp]) and (
+                    mine := [
+                        i for i, (request, _) in enumerate(self.waiting) if self.goes(request, dp)
+                    ]
+                ):
+                    request, ids = self.waiting.pop(self.random.choice(mine))
                     place = self.random.choice(here)
                     self.free.remove(place)
                     handle = commands.bind(request, place[1])
@@ -252,6 +256,13 @@ class Shuffler:
         for dp, frees in self.frees.items():
             self.engine.plan(dp, binds[dp], frees)
             self.frees[dp] = []
+
+    def goes(self, request: Request, dp: int) -> bool:
+        """Whether a request may go to a rank: to another one and back to the same, by turns."""
+        been = self.visited.get(request.internal_id)
+        if not been or not any(place[0] != dp for place in self.free):
+            return True
+        return (been[-1][0] == dp) == (len(been) % 2 == 0)
 
     def moved(self) -> tuple[bool, bool]:
         """Whether some request went on in another slot of its rank, and some in another rank."""

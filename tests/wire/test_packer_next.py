@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import count
 from typing import Any
 
 import numpy as np
@@ -19,6 +20,7 @@ from tokenpipe.runners.arrays import as_array
 NAMES = ("handles", "tokens", "counts", "status", "drained")
 MORE = ("lp_k", "lp_ids", "lp_values", "lp_ranks", "annex_len", "annex")
 INSTANCE, SENDER, RECEIVER = 1, 1 << 40, 3
+STEP = count(1)  # a rank's steps grow
 
 
 class Wire:
@@ -60,9 +62,9 @@ def end(bound: int = 1 << 20, **more: Any) -> tuple[Wire, _core.SendWindow, _cor
 def test_sends_what_the_twin_packs(plan: list[tuple[Step, str]], data: st.DataObject) -> None:
     wire, window, packer = end()
     twin = oracle.Packer(DP, TP, VOCAB)
-    for step, way in plan:
+    for number, (step, way) in enumerate(plan):
         given = arrays(step, data)
-        args = (9, 77, *(given.get(name) for name in NAMES + MORE))
+        args = (number, 77, *(given.get(name) for name in NAMES + MORE))
         wire.takes = way != "r"
         before, sent_before = window.next_seq, len(wire.frames)
         if way in "sr":  # sent at once, or refused
@@ -77,7 +79,7 @@ def test_sends_what_the_twin_packs(plan: list[tuple[Step, str]], data: st.DataOb
         assert window.next_seq - before == len(wire.frames) - sent_before == (way in "sp")
         if len(wire.frames) == sent_before:
             continue
-        header = (INSTANCE, SENDER, RECEIVER, before, 9, 77)
+        header = (INSTANCE, SENDER, RECEIVER, before, number, 77)
         expected = twin.pack(
             header,
             step.handles,
@@ -120,11 +122,43 @@ def test_a_plain_step_is_the_same_bytes_every_way(rows: int, dtype: type) -> Non
             assert oracle.write(wire.newest()) == named
 
 
+def test_a_step_that_does_not_grow_is_refused_and_one_that_was_not_taken_may_come_again() -> None:
+    wire, window, packer = end()
+    rows = (None, np.array([handle(0)]), np.array([5]), None, None, None)
+    wire.takes = False
+    assert packer.send_next(7, *rows) == _core.SEND_REFUSED
+    packer.pack_next(7, *rows)
+    packer.withdraw()
+    wire.takes = True
+    packer.send_next(7, *rows)
+    for step in (7, 6, 0):
+        with pytest.raises(RowError, match=f"step {step} after step 7"):
+            packer.send_next(step, *rows)
+        with pytest.raises(RowError, match=f"step {step} after step 7"):
+            packer.pack_next(step, *rows)
+    assert window.send(packer.pack_next(9, *rows)) <= _core.SENT_LOOK
+    with pytest.raises(RowError, match="step 9 after step 9"):
+        packer.send_next(9, *rows)
+    assert wire.newest().columns["position"].tolist() == [1]
+
+
+def test_0_is_no_handle_of_any_rank() -> None:
+    packer = _core.StepPacker(0, 0, SLOTS, VOCAB, end()[1])
+    for handles in ([0], [handle(1, dp=0), 0]):
+        with pytest.raises(RowError, match="0 is no handle of dp 0"):
+            packer.send_next(
+                next(STEP), 1, np.array(handles), np.array([5] * len(handles)), None, None, None
+            )
+    none = np.empty(0, np.int64), np.empty(0, np.int64)
+    with pytest.raises(RowError, match="0 is no handle of dp 0"):
+        packer.send_next(next(STEP), 1, *none, None, None, np.array([0]))
+
+
 def test_one_row_that_is_not_plain_changes_nothing_of_the_others() -> None:
     wire, _, packer = end()
     known = np.array([handle(0), handle(1)])
     for tokens in ([1, 2], [3, 4]):
-        packer.send_next(0, 0, known, np.array(tokens), None, None, None)
+        packer.send_next(next(STEP), 0, known, np.array(tokens), None, None, None)
     cases: list[tuple[list[int], list[int]]] = [
         ([handle(0), handle(1)], [5, VOCAB]),
         ([handle(0), handle(1)], [5, -1]),
@@ -133,22 +167,24 @@ def test_one_row_that_is_not_plain_changes_nothing_of_the_others() -> None:
         ([handle(0), handle(1, 2)], [5, 6]),
     ]
     for at, (handles, ids) in enumerate(cases):
-        packer.send_next(1, 0, np.array(handles), np.array(ids), None, None, None)
+        packer.send_next(next(STEP), 0, np.array(handles), np.array(ids), None, None, None)
         rows = wire.newest().columns
         assert rows["position"][0] == 2 + at
     with pytest.raises(RowError, match=r"row 1: .* is no handle of dp"):
-        packer.send_next(1, 0, np.array([handle(0), 77]), np.array([1, 2]), None, None, None)
-    packer.send_next(1, 0, np.array([handle(0)]), np.array([1]), None, None, None)
+        packer.send_next(
+            next(STEP), 0, np.array([handle(0), 77]), np.array([1, 2]), None, None, None
+        )
+    packer.send_next(next(STEP), 0, np.array([handle(0)]), np.array([1]), None, None, None)
     assert wire.newest().columns["position"].tolist() == [2 + len(cases)]
 
 
 def test_what_is_no_array_is_converted_or_named() -> None:
     wire, _, packer = end()
-    packer.send_next(0, 0, [handle(0), handle(1)], (1, 2), [1, 1], bytes(2), None)
+    packer.send_next(next(STEP), 0, [handle(0), handle(1)], (1, 2), [1, 1], bytes(2), None)
     assert wire.newest().columns["tokens"].tolist() == [1, 2]
     every_other = np.arange(8, dtype=np.int32)[::2]
-    packer.send_next(0, 0, [handle(0)], every_other[1:2], None, None, None)
-    packer.send_next(0, 0, [handle(0), handle(1)], every_other[::2], None, None, None)
+    packer.send_next(next(STEP), 0, [handle(0)], every_other[1:2], None, None, None)
+    packer.send_next(next(STEP), 0, [handle(0), handle(1)], every_other[::2], None, None, None)
     assert wire.newest().columns["tokens"].tolist() == [0, 4]
     for handles, tokens in (
         (None, [1]),
@@ -159,21 +195,21 @@ def test_what_is_no_array_is_converted_or_named() -> None:
         (np.array([handle(0)], ">i8"), [1]),
     ):
         with pytest.raises(RowError):
-            packer.send_next(0, 0, handles, tokens, None, None, None)
+            packer.send_next(next(STEP), 0, handles, tokens, None, None, None)
     assert len(wire.frames) == 3
 
 
 def test_a_window_says_why_it_takes_nothing() -> None:
     wire, window, packer = end(bound=1 << 8)
-    step = (1, None, np.array([handle(0)]), np.array([5]), None, None, None)
-    assert packer.send_next(*step) == _core.SENT_FIRST
+    step = (None, np.array([handle(0)]), np.array([5]), None, None, None)
+    assert packer.send_next(next(STEP), *step) == _core.SENT_FIRST
     window.receiver = 0
-    assert packer.send_next(*step) == _core.SEND_CLOSED
+    assert packer.send_next(next(STEP), *step) == _core.SEND_CLOSED
     window.receiver = RECEIVER
-    while (sent := packer.send_next(*step)) == 0:
+    while (sent := packer.send_next(next(STEP), *step)) == 0:
         pass
     assert sent == _core.SEND_FULL and window.used <= window.bound
-    frame = packer.pack_next(*step)
+    frame = packer.pack_next(next(STEP), *step)
     assert window.send(frame) == _core.SEND_FULL
     window.ack(window.next_seq - 1)
     assert window.send(frame) == _core.SENT_FIRST
@@ -183,8 +219,8 @@ def test_a_window_says_why_it_takes_nothing() -> None:
 
 def test_the_lane_is_looked_at_every_32_frames() -> None:
     packer = end()[2]
-    step = (1, None, np.array([handle(0)]), np.array([5]), None, None, None)
-    sent = [packer.send_next(*step) for _ in range(64)]
+    step = (None, np.array([handle(0)]), np.array([5]), None, None, None)
+    sent = [packer.send_next(next(STEP), *step) for _ in range(64)]
     assert sent == [_core.SENT_FIRST, *[0] * 30, _core.SENT_LOOK, *[0] * 31, _core.SENT_LOOK]
 
 
@@ -197,7 +233,7 @@ def test_errors_of_the_wire_pass_through() -> None:
     packer = _core.StepPacker(DP, TP, SLOTS, VOCAB, window)
     for _ in range(2):
         with pytest.raises(OSError, match="no wire"):
-            packer.send_next(1, 1, np.array([handle(0)]), np.array([5]), None, None, None)
+            packer.send_next(next(STEP), 1, np.array([handle(0)]), np.array([5]), None, None, None)
     assert window.next_seq == 1 and len(window) == 0
     with pytest.raises(TypeError, match="a packer with a window"):
         _core.StepPacker(DP, TP, SLOTS).send_next(1, 1, [], [])

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from tests.wire import oracle
 from tests.wire.test_packer import DP, SLOTS, VOCAB, handle
-from tests.wire.test_packer_next import RECEIVER, Wire, end
+from tests.wire.test_packer_next import RECEIVER, STEP, Wire, end
 from tokenpipe import _core
 from tokenpipe.wire import LaneHeader, RankFailed, pack_control
 
@@ -17,8 +17,8 @@ BATCH = [handle(0), handle(1), handle(2)]
 RUN = 63  # frames that continue one that names its rows, at most
 
 
-def send(packer: _core.StepPacker, handles: list[int], tokens: list[int], step: int = 1) -> int:
-    return packer.send_next(step, 5, np.array(handles), np.array(tokens), None, None, None)
+def send(packer: _core.StepPacker, handles: list[int], tokens: list[int]) -> int:
+    return packer.send_next(next(STEP), 5, np.array(handles), np.array(tokens), None, None, None)
 
 
 def named(wire: Wire) -> list[bool]:
@@ -29,7 +29,7 @@ def named(wire: Wire) -> list[bool]:
 def test_rows_are_named_once_in_a_while() -> None:
     wire, _, packer = end()
     for step in range(2 * (RUN + 1) + 3):
-        send(packer, BATCH, [1, 2, 3], step)
+        send(packer, BATCH, [1, 2, 3])
         assert wire.newest().columns["position"].tolist() == [step] * 3
     # The first two begin handles and begin positions; neither is what most frames are.
     runs = "".join("N" if n else "." for n in named(wire))
@@ -65,7 +65,9 @@ def test_a_bad_token_and_what_has_more_than_tokens_name_their_rows() -> None:
     send(packer, BATCH, [4, 5, 6])
     assert wire.newest().columns["position"].tolist() == [4, 3, 4]
     send(packer, BATCH, [4, 5, 6])
-    packer.send_next(1, 5, np.array(BATCH), np.array([7, 8, 9]), None, None, np.array(BATCH[:1]))
+    packer.send_next(
+        next(STEP), 5, np.array(BATCH), np.array([7, 8, 9]), None, None, np.array(BATCH[:1])
+    )
     assert wire.newest().columns["position"].tolist() == [6, 5, 6, 7]
     assert named(wire) == [True, True, False, True, True, False, True]
 

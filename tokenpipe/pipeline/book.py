@@ -38,12 +38,12 @@ class Binding:
 class Book:
     """Requests by key, bindings by handle, the latest generation by slot."""
 
-    def __init__(self, data_parallel_size: int, slots: int) -> None:
+    def __init__(self, data_parallel_size: int, slots: int, first_generation: int = 1) -> None:
         """Make empty tables for `data_parallel_size` ranks of `slots` slots."""
         self.slots = slots
         self.requests: dict[int, Entry] = {}
         self.bindings: dict[int, Binding] = {}
-        self._generations = [[0] * slots for _ in range(data_parallel_size)]
+        self._generations = [[first_generation - 1] * slots for _ in range(data_parallel_size)]
 
     # --- requests ---
 
@@ -89,13 +89,12 @@ class Book:
                 f"bind: request {request.external_id!r} is bound to dp {where[0]} slot {where[1]}"
             )
         generation = self._generations[dp_rank][slot]
-        if generation:
-            holder = self.bindings.get(make_handle(dp_rank, slot, generation))
-            if holder is not None and holder.open and not holder.aborting:
-                raise SlotBusy(
-                    f"bind: dp {dp_rank} slot {slot} runs request "
-                    f"{holder.entry.request.external_id!r}, which has no outcome yet"
-                )
+        holder = self.bindings.get(make_handle(dp_rank, slot, generation)) if generation else None
+        if holder is not None and holder.open and not holder.aborting:
+            raise SlotBusy(
+                f"bind: dp {dp_rank} slot {slot} runs request "
+                f"{holder.entry.request.external_id!r}, which has no outcome yet"
+            )
         if generation == MAX_GENERATION:
             raise TokenpipeError(f"bind: dp {dp_rank} slot {slot} has no generation left")
         self._generations[dp_rank][slot] = generation + 1

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import secrets
 import time
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
@@ -28,8 +29,16 @@ from tokenpipe.transport import (
     Waiter,
     new_incarnation,
 )
-from tokenpipe.types import Request
-from tokenpipe.wire import CloseClient, Message, OpenClient, OpenRank, RankClosed, RankOpened
+from tokenpipe.types import FIRST_GENERATION, Request
+from tokenpipe.wire import (
+    CloseClient,
+    Counters,
+    Message,
+    OpenClient,
+    OpenRank,
+    RankClosed,
+    RankOpened,
+)
 
 from .book import Book, Entry
 from .clients import Clients
@@ -71,7 +80,10 @@ class Pipeline:
         self._closing_ends = 0.0
         self._closing = ExitStack()  # what is open, the last first
         self._incarnations = [0] * topology.data_parallel_size
-        self._book = Book(topology.data_parallel_size, topology.slots_per_rank)
+        # Far from any slot's number, and elsewhere in each life: what somebody made up, or kept
+        # from an earlier engine, is nobody's handle.
+        first = FIRST_GENERATION + secrets.randbelow(FIRST_GENERATION)
+        self._book = Book(topology.data_parallel_size, topology.slots_per_rank, first)
         self._outcomes = Outcomes(self._book)
         try:
             self._open()
@@ -105,6 +117,8 @@ class Pipeline:
         self._step_lanes = StepLanes(instance, topology, waiter, clock)
         closing.callback(lambda: self._step_lanes.close(self._closing_ends))
         self._processors.start(self._turn)
+        for dp_rank in range(topology.data_parallel_size):
+            self.dispatch(dp_rank, [OpenRank(dp_rank, self._book.floors(dp_rank))])
         previous = os.environ.get(ENDPOINT_VARIABLE)
         os.environ[ENDPOINT_VARIABLE] = self.endpoint
         closing.callback(_restore_endpoint, self.endpoint, previous)
@@ -198,6 +212,20 @@ class Pipeline:
         """
         self._check_open()
         return self._step_lanes.of(dp_rank)
+
+    def counters(self, timeout_s: float = 1.0) -> dict[str, dict[str, int]]:
+        """Ask every processor what it has counted: `{"processor 0": {"stale": 0, ...}, ...}`.
+
+        The names are those of docs/operating.md. Waits for the answers, `timeout_s` at most; a
+        processor that gave none is not there. Events that come meanwhile are for the next `poll`.
+        """
+        self._check_open()
+        deadline = self._clock() + timeout_s
+        counts = self._processors.counts
+        counts.ask()
+        while counts.missing and (left := deadline - self._clock()) > 0:
+            self._turn(min(left, 0.05))
+        return counts.take()
 
     def drain(self, timeout_s: float = 5.0) -> list[Event]:
         """Refuse new requests and wait until the live ones have their outcome and final rows.
@@ -302,6 +330,8 @@ class Pipeline:
                 self._incarnations[report.dp] = 0
                 self._step_lanes.reset(report.dp)
                 self._events.append(RankLost(report.dp, report.reason))
+            case Counters():
+                self._processors.counts.hear(report)
             case _:
                 event = self._outcomes.apply(report)
                 if event is not None:

@@ -10,6 +10,7 @@ from tokenpipe.supervisor import Died, Supervisor
 from tokenpipe.topology import Topology
 from tokenpipe.wire import Message
 
+from .counts import Counts
 from .links import ProcessorLink
 from .pool import Pool
 
@@ -34,6 +35,7 @@ class Processors:
         self._supervisor = supervisor
         self._clock = clock
         self._links: list[ProcessorLink] = []
+        self.counts = Counts(self._links)
         self._starting = True
 
     def start(self, wait: Callable[[float], object]) -> None:

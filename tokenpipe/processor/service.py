@@ -34,6 +34,7 @@ from tokenpipe.wire import (
 )
 
 from .core import Processor
+from .oddities import Oddities
 from .outlets import ClientOutlet
 from .ranks import RankLanes
 
@@ -76,6 +77,7 @@ class ProcessorService:
         self._beside = Waiter()  # all but the workers
         self._read_due = 0.0
         self._look_due = 0.0
+        self._oddities = Oddities(index, clock)
         tokenizer = topology.tokenizer
         vocabulary = None if tokenizer is None else load_vocabulary(tokenizer)
         if vocabulary is not None and vocabulary.why_not:
@@ -129,6 +131,8 @@ class ProcessorService:
             self._read_due = now + PACE_S if any(full) else 0.0
         if look and (deadline := self.processor.next_deadline) is not None and deadline <= now:
             self.processor.tick(now)
+        if now >= self._oddities.due:
+            self._oddities.look(self.processor.counters, now)
         dirty = self.processor.dirty_clients()
         for client, outlet in self._outlets.items():
             outlet.poll()
