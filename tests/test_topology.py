@@ -118,12 +118,61 @@ def test_all_problems_at_once_in_the_order_of_the_file() -> None:
     ) == [
         "t.yaml:1: data_parallel_size: must be an integer (got true)",
         "t.yaml:2: client: unknown key; did you mean clients?",
-        't.yaml:4: bounds.lane_bytes: must be an integer (got "64MiB")',
+        't.yaml:4: bounds.lane_bytes: must be bytes as a plain integer (got "64MiB")',
         "t.yaml:5: bounds.lane_byte: unknown key; did you mean lane_bytes?",
         't.yaml:6: platform: must be "cpu", "gpu", "xpu" or "metax_gpu" (got "tpu")',
         't.yaml:7: eos_token_ids[1]: must be an integer (got "on")',
         "t.yaml:7: eos_token_ids[2]: must be greater than or equal to 0 (got -1)",
     ]
+
+
+@pytest.mark.case("B72")
+def test_combinations_of_what_is_right_are_among_all_problems() -> None:
+    assert refused(
+        "api: {workers: 9}\n"
+        "client: 3\n"
+        "processors: {count: 3, mod: inline}\n"
+        "timeouts: {close_s: 5s}\n"
+        "bounds:\n"
+        "  lane_bytes: 2048\n"
+        "  max_frame_bytes: 4096\n"
+        "  park_bytes: 1MiB\n"
+    ) == [
+        "t.yaml:1: api.workers: more than clients 8: each is one (got 9)",
+        "t.yaml:2: client: unknown key; did you mean clients?",
+        "t.yaml:3: processors.mod: unknown key; did you mean mode?",
+        "t.yaml:3: processors.count: more processors than the 1 DP rank(s) (got 3)",
+        't.yaml:4: timeouts.close_s: must be seconds as a number (got "5s")',
+        "t.yaml:7: bounds.max_frame_bytes: larger than bounds.lane_bytes 2048 (got 4096)",
+        't.yaml:8: bounds.park_bytes: must be bytes as a plain integer (got "1MiB")',
+    ]
+
+
+@pytest.mark.case("B72")
+@pytest.mark.parametrize(
+    "text",
+    [
+        "clients: x\napi: {workers: 9}",
+        "api: {workers: 9}\nclients: [8]",
+        "processors: {count: 3}\ndata_parallel_size: many",
+        "processors: {count: 3, mode: fast}\ndata_parallel_size: 1",
+        "processors: on\ndata_parallel_size: 1",
+        "eos_token_ids: [7, on, 200]\nvocab_size: 100",
+        "eos_token_ids: [200]\nvocab_size: x",
+        "bounds: {lane_bytes: 2MiB, max_frame_bytes: 134217728}",
+    ],
+)
+def test_what_is_wrong_by_itself_is_in_no_combination(text: str) -> None:
+    (line,) = refused(text)
+    assert "must be" in line
+
+
+def test_python_also_gets_combinations_of_what_is_right() -> None:
+    wrong: Any = {"clients": 1, "api": {"workers": 2}, "timeouts": Timeouts(), "platform": "tpu"}
+    with pytest.raises(ConfigError) as caught:
+        Topology(**wrong)
+    platform, workers = str(caught.value).split("\n")
+    assert platform.startswith("platform: must be") and workers.startswith("api.workers: more than")
 
 
 @pytest.mark.case("B72")
@@ -194,7 +243,7 @@ def test_python_is_checked_like_yaml() -> None:
         Topology(**wrong)
     assert str(caught.value).split("\n") == [
         'clients: must be an integer (got "3")',
-        "bounds.lane_bytes: must be an integer (got true)",
+        "bounds.lane_bytes: must be bytes as a plain integer (got true)",
         "clientz: unknown key; did you mean clients?",
     ]
     with pytest.raises(ConfigError, match=r"^close_s: must be greater than 0 \(got 0\)$"):

@@ -15,7 +15,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BeforeValidator, Field
 from typing_extensions import Self
 
-from tokenpipe.config import FrozenConfig, KeyPath
+from tokenpipe.config import FrozenConfig, Misfit
 from tokenpipe.errors import ConfigError
 from tokenpipe.types import MAX_DP, MAX_SLOTS
 
@@ -31,8 +31,11 @@ def _path(value: Any) -> Any:
 
 
 Count = Annotated[int, Field(ge=1, le=1024)]
-Bytes = Annotated[int, Field(ge=1024, le=1 << 40)]
-Seconds = Annotated[float, Field(gt=0, le=86_400, allow_inf_nan=False)]
+# A description says what its number counts, for who gave something else.
+Bytes = Annotated[int, Field(ge=1024, le=1 << 40, description="bytes as a plain integer")]
+Seconds = Annotated[
+    float, Field(gt=0, le=86_400, allow_inf_nan=False, description="seconds as a number")
+]
 TokenId = Annotated[int, Field(ge=0, lt=1 << 31)]
 Directory = Annotated[Path, BeforeValidator(_path)]
 FilePath = Annotated[Path, BeforeValidator(_path)]
@@ -192,22 +195,26 @@ class Topology(FrozenConfig):
         tp_ranks = range(self.tensor_parallel_size)
         return tuple((dp, tp) for dp in range(self.data_parallel_size) for tp in tp_ranks)
 
-    def impossible(self) -> Iterable[tuple[KeyPath, str]]:
-        """Yield (key path, what) for values that do not fit one another."""
+    def impossible(self) -> Iterable[Misfit]:
+        """Yield the values that do not fit one another."""
         count, dp, bounds = self.processors.count, self.data_parallel_size, self.bounds
+        at, mode, ranks = ("processors", "count"), ("processors", "mode"), ("data_parallel_size",)
         if self.processors.mode == "inline" and count not in (None, 1):
-            yield ("processors", "count"), f"inline has exactly one processor (got {count})"
+            yield Misfit(at, f"inline has exactly one processor (got {count})", (mode,))
         elif count is not None and count > dp:
-            yield ("processors", "count"), f"more processors than the {dp} DP rank(s) (got {count})"
+            what = f"more processors than the {dp} DP rank(s) (got {count})"
+            yield Misfit(at, what, (mode, ranks))
         if self.api.workers > self.clients:
             what = f"more than clients {self.clients}: each is one (got {self.api.workers})"
-            yield ("api", "workers"), what
+            yield Misfit(("api", "workers"), what, (("clients",),))
         for i, token in enumerate(self.eos_token_ids):
             if self.vocab_size is not None and token >= self.vocab_size:
-                yield ("eos_token_ids", i), f"outside of vocab_size {self.vocab_size} (got {token})"
+                what = f"outside of vocab_size {self.vocab_size} (got {token})"
+                yield Misfit(("eos_token_ids", i), what, (("vocab_size",),))
         if bounds.max_frame_bytes > bounds.lane_bytes:
             what = f"larger than bounds.lane_bytes {bounds.lane_bytes}"
-            yield ("bounds", "max_frame_bytes"), f"{what} (got {bounds.max_frame_bytes})"
+            what = f"{what} (got {bounds.max_frame_bytes})"
+            yield Misfit(("bounds", "max_frame_bytes"), what, (("bounds", "lane_bytes"),))
 
 
 @functools.cache

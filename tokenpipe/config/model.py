@@ -2,24 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 from typing_extensions import Self
 
 from tokenpipe.errors import ConfigError
 
-from .wording import line_of, lines_of
+from .wording import Problem, line_of, lines_of, problems_of
 from .yamldoc import KeyPath, YamlDocument, load_yaml
 
 
-class Impossible(Exception):
-    """Carries (key path, what) of every combination that cannot be."""
+class Misfit(NamedTuple):
+    """Values that do not fit one another: where to say so, what, and the other keys it is about."""
 
-    def __init__(self, problems: list[tuple[KeyPath, str]]) -> None:
-        super().__init__("\n".join(line_of(key, what, None) for key, what in problems))
-        self.problems = problems
+    key: KeyPath
+    what: str
+    others: tuple[KeyPath, ...]
+
+
+class Impossible(Exception):
+    """Carries every combination that cannot be."""
+
+    def __init__(self, misfits: list[Misfit]) -> None:
+        super().__init__("\n".join(line_of(misfit.key, misfit.what, None) for misfit in misfits))
+        self.misfits = misfits
 
 
 class FrozenConfig(BaseModel):
@@ -35,10 +43,9 @@ class FrozenConfig(BaseModel):
         def __init__(self, **values: Any) -> None:
             try:
                 super().__init__(**values)
-            except ValidationError as error:
-                raise ConfigError("\n".join(lines_of(error, type(self), None))) from None
-            except Impossible as error:
-                raise ConfigError(str(error)) from None
+            except (ValidationError, Impossible) as error:
+                problems = _all_problems(type(self), values, error)
+                raise ConfigError("\n".join(lines_of(problems, None))) from None
 
         # Makes pydantic validate a nested section without this __init__, so that one error holds
         # the problems of all sections.
@@ -46,12 +53,12 @@ class FrozenConfig(BaseModel):
 
     def model_post_init(self, _context: Any, /) -> None:
         """Refuse what is possible key by key and impossible together."""
-        problems = list(self.impossible())
-        if problems:
-            raise Impossible(problems)
+        misfits = list(self.impossible())
+        if misfits:
+            raise Impossible(misfits)
 
-    def impossible(self) -> Iterable[tuple[KeyPath, str]]:
-        """Yield (key path, what) for values that do not fit one another."""
+    def impossible(self) -> Iterable[Misfit]:
+        """Yield the values that do not fit one another."""
         return ()
 
     @classmethod
@@ -66,10 +73,47 @@ class FrozenConfig(BaseModel):
         problems = [] if document is None else list(document.problems)
         try:
             made = cls.model_validate(value)
-        except ValidationError as error:
-            problems += lines_of(error, cls, document)
-        except Impossible as error:
-            problems += [line_of(key, what, document) for key, what in error.problems]
+        except (ValidationError, Impossible) as error:
+            problems += lines_of(_all_problems(cls, value, error), document)
         if problems:
             raise ConfigError("\n".join(problems))
         return made
+
+
+def _all_problems(
+    model: type[FrozenConfig], value: Any, error: ValidationError | Impossible
+) -> list[Problem]:
+    """Return what is wrong key by key, and the misfits among the keys that are right."""
+    if isinstance(error, Impossible):
+        return [(misfit.key, misfit.what) for misfit in error.misfits]
+    problems = problems_of(error, model)
+    wrong = [path for path, _ in problems]
+    rest = value
+    for path in wrong:
+        rest = _without(rest, path)
+    try:
+        model.model_validate(rest)
+    except ValidationError:  # it is no mapping at all
+        return problems
+    except Impossible as also:
+        problems += [
+            (misfit.key, misfit.what)
+            for misfit in also.misfits
+            if not any(_touch(key, path) for key in (misfit.key, *misfit.others) for path in wrong)
+        ]
+    return problems
+
+
+def _without(value: Any, path: KeyPath) -> Any:
+    """Return a copy of a mapping that lacks what is at `path`; of a list nothing stays."""
+    if not path or not isinstance(value, Mapping) or path[0] not in value:
+        return value
+    rest = {key: item for key, item in value.items() if key != path[0]}
+    if len(path) > 1 and isinstance(value[path[0]], Mapping):
+        rest[path[0]] = _without(value[path[0]], path[1:])
+    return rest
+
+
+def _touch(one: KeyPath, other: KeyPath) -> bool:
+    shared = min(len(one), len(other))
+    return one[:shared] == other[:shared]

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import difflib
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from pydantic import BaseModel, ValidationError
 
 from .yamldoc import KeyPath, YamlDocument, show_path
+
+Problem = tuple[KeyPath, str]  # where, and what is wrong there
 
 _WANTED = {
     "int_type": "an integer",
@@ -31,14 +33,17 @@ def line_of(path: KeyPath, what: str, document: YamlDocument | None) -> str:
     return f"{where}{show_path(path) or 'document'}: {what}"
 
 
-def lines_of(
-    error: ValidationError, model: type[BaseModel], document: YamlDocument | None
-) -> list[str]:
-    """Write all problems, in the order of the file where there is one."""
-    items = error.errors(include_url=False)
+def lines_of(problems: Iterable[Problem], document: YamlDocument | None) -> list[str]:
+    """Write problems, in the order of the file where there is one."""
+    found = list(problems)
     if document is not None:
-        items.sort(key=lambda item: document.line(item["loc"]))
-    return [line_of(item["loc"], _what(item, model), document) for item in items]
+        found.sort(key=lambda problem: document.line(problem[0]))
+    return [line_of(path, what, document) for path, what in found]
+
+
+def problems_of(error: ValidationError, model: type[BaseModel]) -> list[Problem]:
+    """Say what is wrong with each key by itself."""
+    return [(item["loc"], _what(item, model)) for item in error.errors(include_url=False)]
 
 
 def _what(item: Mapping[str, Any], model: type[BaseModel]) -> str:
@@ -48,6 +53,8 @@ def _what(item: Mapping[str, Any], model: type[BaseModel]) -> str:
         close = difflib.get_close_matches(str(path[-1]), known, n=1)
         hint = f"did you mean {close[0]}?" if close else f"known: {', '.join(known)}"
         return f"unknown key; {hint}"
+    if kind in ("int_type", "float_type") and (unit := _unit_at(model, path)):
+        return f"must be {unit} (got {_shown(item['input'])})"
     message = str(item["msg"]).removeprefix("Input should be ").replace("'", '"')
     return f"must be {_WANTED.get(kind, message)} (got {_shown(item['input'])})"
 
@@ -58,6 +65,16 @@ def _keys_at(model: type[BaseModel], path: KeyPath) -> list[str]:
         assert isinstance(section, type) and issubclass(section, BaseModel)
         model = section
     return sorted(model.model_fields)
+
+
+def _unit_at(model: type[BaseModel], path: KeyPath) -> str | None:
+    """Return the description of the key at `path`: what its number counts."""
+    for step in path[:-1]:
+        section = model.model_fields[str(step)].annotation
+        if not (isinstance(section, type) and issubclass(section, BaseModel)):
+            return None  # inside of a list
+        model = section
+    return model.model_fields[str(path[-1])].description
 
 
 def _shown(value: Any) -> str:
