@@ -63,6 +63,13 @@ def test_version() -> None:
     assert package.__version__ == version("tokenpipe")
 
 
+def test_plan_of_a_tokenizer_that_is_not_there(tmp_path: Path) -> None:
+    (tmp_path / "t.yaml").write_text(f"tokenizer: {tmp_path}/nope.json\n")
+    done = tokenpipe("plan", str(tmp_path / "t.yaml"))
+    assert done.returncode == 2 and done.stdout == ""
+    assert done.stderr.startswith(f"error: tokenizer: {tmp_path}/nope.json cannot be read: No such")
+
+
 def test_no_command_shows_what_there_is() -> None:
     assert "plan" in (tokenpipe().stdout + tokenpipe().stderr)
 

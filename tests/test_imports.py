@@ -53,7 +53,7 @@ MAY_ENTER = {
     "serve": BELOW | {"pipeline", "plan", "engine"},
     "bench": BELOW | {"pipeline", "plan", "engine", "serve"},
     "plan": {"topology", "transport"},
-    "cli": {"", "engine", "errors", "plan", "serve", "topology", "transport"},
+    "cli": {"", "engine", "errors", "plan", "postprocess", "serve", "topology", "transport"},
     "__main__": {"cli", "errors"},
     "__init__": {
         "client",

@@ -16,6 +16,7 @@ import tokenpipe
 from tokenpipe.engine import SYNTHETIC, EngineSpec
 from tokenpipe.errors import ConfigError, StartupError, TokenpipeError
 from tokenpipe.plan import Plan, plan
+from tokenpipe.postprocess import check_tokenizer
 from tokenpipe.serve import ServerFailed, launch
 from tokenpipe.topology import Topology
 from tokenpipe.transport import default_base, sweep
@@ -51,6 +52,7 @@ def plan_command(
 ) -> None:
     """Print lanes, sockets, owners and processes of a topology, and start nothing."""
     read = Topology.load(topology)
+    check_tokenizer(read.tokenizer)
     planned = plan(read)
     if as_json:
         print(json.dumps(planned.to_json_dict(read), indent=2))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import threading
 from collections.abc import Iterator
 from itertools import pairwise
@@ -15,6 +16,7 @@ from tests.postprocess.vocab import real
 from tokenpipe import (
     Aborted,
     Client,
+    ConfigError,
     Event,
     Finished,
     FinishReason,
@@ -232,6 +234,20 @@ def test_stop_strings_without_a_tokenizer_are_refused(runtime_dir: Path) -> None
 def test_a_tokenizer_that_cannot_be_read_is_named_at_the_start(
     runtime_dir: Path, tmp_path: Path
 ) -> None:
-    topology = Topology(runtime_dir=runtime_dir, tokenizer=tmp_path / "none.json")
-    with pytest.raises(StartupError, match=r"none\.json"):
+    (tmp_path / "other.json").write_text("{}")
+    topology = Topology(runtime_dir=runtime_dir, tokenizer=tmp_path / "other.json")
+    with pytest.raises(StartupError, match=r"other\.json") as caught:
         Pipeline(topology)
+    assert "Traceback" not in str(caught.value)
+
+
+def test_a_tokenizer_that_is_not_there_is_named_before_anything_starts(
+    runtime_dir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, tokenizer: Path
+) -> None:
+    for path, said in ((tmp_path / "none.json", "No such file"), (tmp_path, "Is a directory")):
+        with pytest.raises(ConfigError, match=f"^tokenizer: {path} cannot be read: {said}"):
+            Pipeline(Topology(runtime_dir=runtime_dir, tokenizer=path))
+    monkeypatch.setitem(sys.modules, "tokenizers", None)
+    with pytest.raises(ConfigError, match=r"^tokenizer: .* needs the extra tokenpipe\[text\]"):
+        Pipeline(Topology(runtime_dir=runtime_dir, tokenizer=tokenizer))
+    assert not list(runtime_dir.iterdir())

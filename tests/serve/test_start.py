@@ -237,6 +237,8 @@ def test_wrong_topology_and_arguments_are_said_at_once(tmp_path: Path, runtime_d
         ((), {"api": {"workers": 0}}, "api.workers: must be"),
         ((), {"api": {"host": "no such host"}}, "api.host"),
         (("--engine-arg", "rate"), {}, "NAME=VALUE"),
+        ((), {"tokenizer": "/nope.json"}, "tokenizer: /nope.json cannot be read"),
+        ((), {"api": {"chat_template": "/nope"}}, "api.chat_template: /nope is not a file"),
         (("--engine", "eng"), {}, "engine 'eng': must be module:factory"),
     ]
     for arguments, keys, said in wrong:

@@ -18,6 +18,7 @@ from tokenpipe.events import (
     RankUp,
 )
 from tokenpipe.plan import plan
+from tokenpipe.postprocess import check_tokenizer
 from tokenpipe.runners import StepLane
 from tokenpipe.supervisor import Supervisor
 from tokenpipe.topology import Topology
@@ -55,9 +56,9 @@ class Pipeline:
     Args:
         topology: a `Topology`, the path of a YAML file, or None for the defaults.
 
-    Raises `ConfigError` for a wrong topology or directory, `LaneBusy` where an explicit name
-    is held by a living instance, `StartupError` where a processor does not become ready. All
-    of its methods belong to the thread that made it.
+    Raises `ConfigError` for a wrong topology or directory, or a tokenizer that is not there,
+    `LaneBusy` where an explicit name is held by a living instance, `StartupError` where a
+    processor does not become ready. All of its methods belong to the thread that made it.
     """
 
     def __init__(
@@ -70,6 +71,7 @@ class Pipeline:
             topology = Topology()
         elif not isinstance(topology, Topology):
             topology = Topology.load(topology)
+        check_tokenizer(topology.tokenizer)
         self.topology = topology
         self._guard = ForkGuard()
         self._clock = clock

@@ -5,13 +5,14 @@ tokenizer. The `tokenizers` package is needed only where one is read.
 """
 
 from .detokenizer import Detokenizer, TextWish, wish_for
-from .vocabulary import Encoder, Vocabulary, load_encoder, load_vocabulary
+from .vocabulary import Encoder, Vocabulary, check_tokenizer, load_encoder, load_vocabulary
 
 __all__ = [
     "Detokenizer",
     "Encoder",
     "TextWish",
     "Vocabulary",
+    "check_tokenizer",
     "load_encoder",
     "load_vocabulary",
     "wish_for",

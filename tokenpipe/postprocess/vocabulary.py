@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import importlib
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Protocol
 
 from tokenpipe._core import Vocab
 from tokenpipe.errors import ConfigError
+
+NEEDS_EXTRA = "tokenizer: reading one needs the extra tokenpipe[text]"
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +37,21 @@ class Encoder(Protocol):
         """Return what one token reads as by itself."""
 
 
+def check_tokenizer(path: Path | None) -> None:
+    """Raise ConfigError where a tokenizer.json or what reads it is not there. Reads nothing.
+
+    For whoever starts a process that will read it.
+    """
+    if path is None:
+        return
+    try:
+        path.open("rb").close()
+    except OSError as error:
+        raise ConfigError(f"tokenizer: {path} cannot be read: {error.strerror}") from None
+    if find_spec("tokenizers") is None:
+        raise ConfigError(f"{NEEDS_EXTRA} (tokenizers is not installed)")
+
+
 def load_vocabulary(path: str | Path) -> Vocabulary:
     """Read a Hugging Face `tokenizer.json`; ConfigError says why it cannot be."""
     vocabulary: Vocabulary = _module().read(path)
@@ -50,6 +68,4 @@ def _module() -> Any:
     try:
         return importlib.import_module("tokenpipe.postprocess.huggingface")
     except ImportError as error:
-        raise ConfigError(
-            f"tokenizer: reading one needs the extra tokenpipe[text] ({error})"
-        ) from None
+        raise ConfigError(f"{NEEDS_EXTRA} ({error})") from None

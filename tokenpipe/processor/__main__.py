@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import argparse
 import gc
+import logging
 import signal
 import sys
 
+from tokenpipe.errors import ConfigError
 from tokenpipe.logs import set_up_logs
 from tokenpipe.pulse import Pulse, set_title
 from tokenpipe.topology import Topology
@@ -24,6 +26,7 @@ from tokenpipe.transport import (
 from .service import CONTROL_BYTES, ProcessorService
 
 IDLE_S = 0.5
+_log = logging.getLogger("tokenpipe.processor")
 
 
 def main() -> int:
@@ -34,26 +37,36 @@ def main() -> int:
     args = parser.parse_args()
     pulse = Pulse.inherited()
     set_title(f"tp:processor {args.index}")
-    instance = Instance.attach(args.endpoint)
+    try:
+        return _serve(args.endpoint, args.index, pulse)
+    except ConfigError as error:  # a tokenizer that is none: its reader wants no traceback of ours
+        said = f"{type(error).__name__}: {error}"
+        _log.error("%s", said)
+        pulse.failed(said)
+        return 2
+
+
+def _serve(endpoint: str, index: int, pulse: Pulse) -> int:
+    instance = Instance.attach(endpoint)
     topology = Topology.from_json_dict(instance.info["topology"])
     name, log = instance.info["name"], topology.log
-    set_up_logs("processor", str(args.index), instance=name, form=log.format, level=log.level)
-    claim = instance.claim("processor", str(args.index))
-    me = Peer("processor", str(args.index), new_incarnation())
+    set_up_logs("processor", str(index), instance=name, form=log.format, level=log.level)
+    claim = instance.claim("processor", str(index))
+    me = Peer("processor", str(index), new_incarnation())
     engine = Role("engine", "0")
     service = ProcessorService(
         instance,
         topology,
-        args.index,
+        index,
         open_receiver(
             instance,
-            command_lane(args.index),
+            command_lane(index),
             me=me,
             expects=engine,
             max_frame_bytes=CONTROL_BYTES,
             hold_bytes=CONTROL_BYTES,
         ),
-        open_sender(instance, report_lane(args.index), me=me, to=engine, bound_bytes=CONTROL_BYTES),
+        open_sender(instance, report_lane(index), me=me, to=engine, bound_bytes=CONTROL_BYTES),
         incarnation=me.incarnation,
     )
 

@@ -11,6 +11,8 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 from tokenpipe.errors import ConfigError
+from tokenpipe.postprocess import check_tokenizer
+from tokenpipe.topology import Topology
 
 from .settings import Settings
 
@@ -22,11 +24,16 @@ MANY = (*ONE, "gunicorn", "uvicorn_worker")
 NEEDS_EXTRA = "serving needs the extra tokenpipe[serve]"
 
 
-def check_extra(workers: int) -> None:
-    """Raise ConfigError where a package is missing; imports none of them."""
-    missing = [name for name in (MANY if workers > 1 else ONE) if find_spec(name) is None]
+def check_start(topology: Topology) -> None:
+    """Raise ConfigError where a package or a file of the topology is missing; imports nothing."""
+    needed = MANY if topology.api.workers > 1 else ONE
+    missing = [name for name in needed if find_spec(name) is None]
     if missing:
         raise ConfigError(f"{NEEDS_EXTRA} (missing: {', '.join(missing)})")
+    check_tokenizer(topology.tokenizer)
+    template = topology.api.chat_template
+    if template is not None and not template.is_file():
+        raise ConfigError(f"api.chat_template: {template} is not a file")
 
 
 def run_api(settings: Settings) -> int:

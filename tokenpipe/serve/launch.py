@@ -18,7 +18,7 @@ from tokenpipe.topology import Topology
 from tokenpipe.transport import ENDPOINT_VARIABLE
 
 from .binding import url_of
-from .flavours import check_extra
+from .flavours import check_start
 from .household import LOOK_S, Household, Premises, ServerFailed, named, premises
 from .signals import Interrupted, Signals, taken_signals
 
@@ -33,7 +33,7 @@ def launch(topology: Topology, spec: EngineSpec | None = None) -> int:
     directory, a missing package), LaneBusy, StartupError, ServerFailed; whatever had started is
     gone then.
     """
-    check_extra(topology.api.workers)
+    check_start(topology)
     set_title("tp:supervisor")
     topology = named(topology)
     log, name = topology.log, topology.name or ""

@@ -21,7 +21,7 @@ from tokenpipe.pulse import Pulse
 from tokenpipe.topology import Topology
 
 from .binding import bind, url_of
-from .flavours import check_extra, load_one
+from .flavours import check_start, load_one
 from .household import LOOK_S, Household, ServerFailed, named, premises
 from .launch import STOPPED, engine_child
 from .settings import Settings
@@ -56,7 +56,7 @@ def run(
         raise ConfigError(f"api.workers: run() serves with one, launch() with several (got {got})")
     if endpoint is not None and spec is not None:
         raise ConfigError("run() takes the spec of an engine or the endpoint of one, not both")
-    check_extra(1)
+    check_start(topology)
     topology = named(topology)
     log, name = topology.log, topology.name or ""
     also = ["uvicorn", "uvicorn.error"] + ["uvicorn.access"] * topology.api.access_log
