@@ -84,7 +84,6 @@ class Reader:
 
 @pytest.mark.case("B55")
 @pytest.mark.case("B58")
-@pytest.mark.case("B66")
 @settings(max_examples=400, deadline=None)
 @given(
     tokens=TOKENS,

@@ -192,6 +192,9 @@ def test_unknown_records_are_skipped() -> None:
         (RowAnnex(sampling_masks=[[1], [2]]), "sampling_masks: 2 entries for a row of 1 tokens"),
         (RowAnnex(draft_token_ids=[1, 2]), "draft_token_ids: 2 entries"),
         (RowAnnex(draft_token_ids=[1 << 31]), "does not fit int32"),
+        (RowAnnex(sampling_masks=[[1 << 31]]), "sampling_masks: a value does not fit int32"),
+        (RowAnnex(sampling_masks=[[0.5]]), "sampling_masks: int32 or int64"),
+        (RowAnnex(sampling_masks=[[[1]]]), "sampling_masks: int32 or int64"),
         (RowAnnex(draft_token_ids=[1.5]), "int32 or int64"),
         (RowAnnex(draft_token_ids=[[1]]), "int32 or int64"),
         (RowAnnex(draft_logprobs=([[1]], [[0.0]])), "ranks are needed"),  # type: ignore[arg-type]

@@ -62,10 +62,13 @@ def pack_annex(annex: RowAnnex, count: int) -> bytes:
         shape = bytes([pooled.ndim]) + struct.pack(f"<{pooled.ndim}I", *pooled.shape)
         put(POOLED, shape, pooled.tobytes())
     if annex.sampling_masks is not None:
-        masks = [None if m is None else _ints("sampling_masks", m) for m in annex.sampling_masks]
+        masks = [None if m is None else np.asarray(m) for m in annex.sampling_masks]
         _at_most(count, len(masks), "sampling_masks")
         sizes = [NO_MASK if mask is None else mask.size for mask in masks]
-        ids = b"".join(mask.tobytes() for mask in masks if mask is not None)
+        filled = [mask for mask in masks if mask is not None and mask.size]
+        if any(mask.ndim != 1 for mask in filled):
+            raise RowError("sampling_masks: int32 or int64 [ids] is needed for each token")
+        ids = _ints("sampling_masks", np.concatenate(filled)).tobytes() if filled else b""
         put(MASKS, struct.pack(f"<I{len(sizes)}I", len(sizes), *sizes), ids)
     if annex.draft_token_ids is not None:
         drafts = _ints("draft_token_ids", annex.draft_token_ids)
@@ -96,11 +99,13 @@ def _number(name: str, value: int) -> bytes:
 
 
 def _ints(name: str, values: Any) -> I32:
-    given = np.asarray(values if len(values) else np.zeros(0, np.int32))
+    given = np.asarray(values)
+    if not given.size:
+        return np.empty(0, np.int32)
     if given.dtype.kind not in "iu" or given.ndim != 1:
         raise RowError(f"{name}: int32 or int64 [n] is needed, not {given.dtype} {given.shape}")
-    fitting = given.astype(np.int32)
-    if not np.array_equal(fitting, given):
+    fitting = given.astype(np.int32, copy=False)
+    if fitting is not given and not (fitting == given).all():
         raise RowError(f"{name}: a value does not fit int32")
     return fitting
 
@@ -109,7 +114,7 @@ def _floats(name: str, values: Any) -> F32:
     given = np.asarray(values)
     if given.dtype.kind not in "fiu":
         raise RowError(f"{name}: float32 is needed, not {given.dtype}")
-    return given.astype(np.float32)
+    return given.astype(np.float32, copy=False)
 
 
 def _scores(name: str, arrays: Any) -> tuple[bytes, ...]:
