@@ -156,7 +156,9 @@ class Pipeline:
         self._waiter.watch(fd)
 
     def wait(self, timeout_s: float | None = None) -> bool:
-        """Wait until `poll` has something, at most `timeout_s`; False once the pipeline is closed.
+        """Wait until `poll` has something, at most `timeout_s`; True, also where nothing came.
+
+        False only once the pipeline is closed, so that `while pipe.wait():` is a loop.
 
         With an inline processor this is where it works: an engine waits for its workers here.
         Raises `ProcessorFailed` where a dead processor is given up and all events are read.
