@@ -63,6 +63,10 @@ def open_lanes(instance: Instance, topology: Topology, name: str) -> Lanes:
         )
 
 
+# A token with all that its step may say of it has a key, an offset and an end besides.
+SPARE_BYTES = 1 << 16
+
+
 def _bind(
     closing: ExitStack,
     instance: Instance,
@@ -77,7 +81,7 @@ def _bind(
     port = ZmqReceiverPort(
         instance,
         lane,
-        max_frame_bytes=bounds.max_frame_bytes,
+        max_frame_bytes=bounds.max_frame_bytes + SPARE_BYTES,
         bound_bytes=bounds.client_window_bytes,
     )
     closing.callback(port.close)

@@ -8,9 +8,10 @@ from itertools import islice
 
 from tokenpipe.errors import FrameError
 from tokenpipe.transport import Gap, LaneReceiver, LaneSender, Peer, Waiter
-from tokenpipe.wire import LaneHeader, Message, pack_control, unpack_control
+from tokenpipe.wire import LaneHeader, Message, pack_control_within, unpack_control
 
 MESSAGES_PER_FRAME = 256  # a bind may carry all ids of a long output
+LEAST_ROOM = 1 << 23
 
 
 class ProcessorLink:
@@ -68,11 +69,14 @@ class ProcessorLink:
             header = LaneHeader(
                 self._instance_id, self._me.incarnation, lane.receiver, lane.next_seq
             )
-            frame = pack_control(header, messages)
-            if len(frame) > lane.room:
+            # What is packed and does not fit is packed again: not while little would.
+            if lane.unacked_frames and lane.room < LEAST_ROOM:
+                return
+            frame, sent = pack_control_within(header, messages, lane.room)
+            if not sent:
                 return
             lane.send(frame)
-            for _ in messages:
+            for _ in range(sent):
                 self._waiting.popleft()
 
     def poll(self) -> list[Message]:

@@ -40,6 +40,7 @@ class ClientOutlet:
         # holds one token at least, and that may have a whole vocabulary of logprobs.
         self._flushed: bytes | None = None
         self._window = topology.bounds.client_window_bytes
+        self._frame_bytes = min(FRAME_BYTES, topology.bounds.max_frame_bytes)
         self._clock = clock
         self._acked = 0  # the first frame that is not acknowledged
         self._acked_at = clock()
@@ -95,7 +96,10 @@ class ClientOutlet:
                 self._instance.id, lane.me.incarnation, lane.receiver, lane.next_seq
             )
             self._flushed = processor.flush(
-                self.client, header, min(room - LEAST_ROOM // 2, FRAME_BYTES), urgent_only=reserve
+                self.client,
+                header,
+                min(room - LEAST_ROOM // 2, self._frame_bytes),
+                urgent_only=reserve,
             )
             if self._flushed is None:
                 return

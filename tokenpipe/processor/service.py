@@ -29,7 +29,7 @@ from tokenpipe.wire import (
     LaneHeader,
     Message,
     OpenClient,
-    pack_control,
+    pack_control_within,
     unpack_control,
 )
 
@@ -42,6 +42,7 @@ _log = logging.getLogger(__name__)
 
 CONTROL_BYTES = 1 << 26  # commands or reports that the other side has not applied
 MESSAGES_PER_FRAME = 64  # each may carry all ids of a long output
+LEAST_ROOM = 1 << 23  # what is packed and does not fit is packed again: not while little would
 FRAMES_PER_TURN = 16  # of one lane: keeps a turn short, and an item of a slow reader small
 # Between two reads of the workers, where one floods and a client is behind. 16 steps a ms are more
 # than any model makes; where somebody makes more, it goes out in small items instead of in heaps.
@@ -209,11 +210,13 @@ class ProcessorService:
         while self._unreported and lane.ready:
             messages = list(islice(self._unreported, MESSAGES_PER_FRAME))
             header = LaneHeader(self._instance.id, self.incarnation, lane.receiver, lane.next_seq)
-            frame = pack_control(header, messages)
-            if len(frame) > lane.room:
+            if lane.unacked_frames and lane.room < LEAST_ROOM:
                 return  # the engine has stopped reading: they wait here
+            frame, sent = pack_control_within(header, messages, lane.room)
+            if not sent:
+                return
             lane.send(frame)
-            for _ in messages:
+            for _ in range(sent):
                 self._unreported.popleft()
 
     def close(self, timeout_s: float) -> None:

@@ -35,6 +35,23 @@ def pack_control(header: LaneHeader, messages: Sequence[Message]) -> bytes:
     return frame
 
 
+def pack_control_within(
+    header: LaneHeader, messages: Sequence[Message], limit: int
+) -> tuple[bytes, int]:
+    """Return a frame of `limit` bytes at most, and how many of the first messages are in it.
+
+    Where not even the first one fits, 0 messages and the frame of it alone.
+    """
+    n = len(messages)
+    while True:
+        frame = pack_control(header, messages[:n])
+        if len(frame) <= limit:
+            return frame, n
+        if n == 1:
+            return frame, 0
+        n = max(1, min(n // 2, n * limit // len(frame)))
+
+
 def unpack_control(
     frame: bytes, counters: MutableMapping[str, int] | None = None
 ) -> tuple[LaneHeader, list[Message]]:
