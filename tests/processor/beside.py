@@ -10,6 +10,7 @@ import numpy as np
 from tokenpipe.rows import PromptLogprobs, RowAnnex
 from tokenpipe.types import OutputAnnex, TokenLogprobs
 from tokenpipe.wire import AnnexReader, pack_annex
+from tokenpipe.wire.annex import WRAP
 
 
 def mask_of(token: int) -> list[int] | None:
@@ -59,6 +60,11 @@ def packed(tokens: Sequence[int], extra: bytes = b"", prompt: int = 0, at: int =
 
 def read(annex: bytes, tokens: int, last: bool = False) -> OutputAnnex:
     """Return all that a client may know, having so many tokens of a request and these bytes."""
+    at = 0
+    while last and at < len(annex):  # nothing is said of a token behind the end
+        offset, count, _, size = WRAP.unpack_from(annex, at)
+        assert offset + count <= tokens
+        at += WRAP.size + size
     return AnnexReader(keep=True).take(bytes(annex), 0, tokens, last) or OutputAnnex()
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tokenpipe import _core
 from tokenpipe._core import FRAME_OVERHEAD, SendWindow
 from tokenpipe.transport import messages
 from tokenpipe.transport.window import Gap, ReceiveWindow
@@ -122,3 +123,16 @@ def test_what_was_numbered_for_an_earlier_life_is_no_gap_though_a_later_frame_ca
     assert out == [b"v"] and (window.lost, window.held_bytes, window.expected) == (0, 0, 23)
     window.announce(30, 25, out)  # but now something was delivered: this is a loss
     assert out[1:] == [Gap(23, 24)] and window.lost == 2
+
+
+def test_a_frame_that_its_receiver_would_refuse_is_not_taken_however_much_room_there_is() -> None:
+    frames: list[bytes] = []
+    window = SendWindow(1 << 20, 1, 2, lambda frame: frames.append(frame) is None, 1000)
+    window.receiver = 3
+
+    def frame(size: int) -> bytes:
+        header = (1, 2, 3, window.next_seq, 0, 0, 1, 0, 0, 9)
+        return (_core.pack_step(header, {}) + bytes(size))[:size]  # who sends looks at its head
+
+    assert window.send(frame(1001)) == _core.SEND_FULL and window.next_seq == 1
+    assert window.send(frame(1000)) <= _core.SENT_LOOK and len(frames) == 1
