@@ -9,6 +9,7 @@ import pytest
 
 from tokenpipe.engine import EngineSpec, Place, SyntheticEngine
 from tokenpipe.errors import ConfigError
+from tokenpipe.serve.app import DEFAULT_CHAT_TOKENS
 from tokenpipe.topology import Topology
 from tokenpipe.types import SamplingParams
 from tokenpipe.wire import StepBind
@@ -91,6 +92,19 @@ def test_rate_is_kept_and_a_pause_is_not_made_up_for() -> None:
     engine.step()
     engine.step()
     assert now[0] == pytest.approx(101.1, abs=0.11)
+
+
+def test_a_chat_that_says_no_length_takes_seconds() -> None:
+    now = [0.0]
+
+    def sleep(seconds: float) -> None:
+        now[0] += seconds
+
+    engine = SyntheticEngine(Place(Topology(), 0, 0), clock=lambda: now[0], sleep=sleep)
+    engine.admit(bind(1))
+    for _ in range(DEFAULT_CHAT_TOKENS):
+        engine.step()
+    assert now[0] < 2.0  # its own: nothing slept
 
 
 @pytest.mark.parametrize(

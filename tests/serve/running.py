@@ -20,6 +20,8 @@ from typing_extensions import Self
 from tests.conftest import eventually
 
 START_S = 60.0
+SERVE = ("-m", "tokenpipe", "serve")
+RATE = 50.0  # of a synthetic engine, where a test says nothing: its own is for the impatient
 # Read by every Python below the server: the second life of a module waits until it is let go.
 HELD = """
 import pathlib, sys, time
@@ -45,12 +47,14 @@ class Running:
         directory: Path,
         runtime_dir: Path,
         *args: str,
-        command: Sequence[str] = ("-m", "tokenpipe", "serve"),
+        command: Sequence[str] = SERVE,
         name: str | None = "it",
         wait: bool = True,
         env: dict[str, str] | None = None,
         **keys: Any,
     ) -> None:
+        if command == SERVE and not {"--engine", "--engine-arg"} & set(args):
+            args = (*args, "--engine-arg", f"rate={RATE}")
         self.log_dir = directory / "logs"
         api = {"port": 0, "timeout_graceful_shutdown": 5.0, **keys.pop("api", {})}
         topology = {

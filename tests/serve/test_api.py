@@ -135,6 +135,48 @@ def test_wrong_field_is_named(server: Running, body: dict[str, Any], param: str)
     assert error["type"] == "invalid_request_error"
 
 
+PROMPT_IS = (
+    "prompt: must be a text, a list of token ids (integers from 0 to 2147483647), or a list of "
+    "either (got "
+)
+CONTENT_IS = (
+    'messages.1.content: must be a text, or a list of parts {"type": "text", "text": ...} (got '
+)
+
+
+@pytest.mark.parametrize(
+    ("body", "said"),
+    [
+        ({"prompt": [1 << 31]}, PROMPT_IS + "[2147483648])"),
+        ({"prompt": [[1], ["a"]]}, PROMPT_IS + '[[1], ["a"]])'),
+        ({"prompt": None}, PROMPT_IS + "null)"),
+        ({"prompt": "x", "stop": 5}, "stop: must be a string, or a list of at most 16 (got 5)"),
+        ({"prompt": "x", "stop": ["a"] * 17}, "stop: must be a string, or a list of at most 16"),
+        ({"messages": [{"content": 5}]}, CONTENT_IS + "5)"),
+        ({"messages": [{"content": [{"type": "image_url"}]}]}, CONTENT_IS + '[{"type": "image'),
+        ({"messages": [{"role": "wizard"}]}, "messages.1.role: Input should be 'system', "),
+    ],
+)
+def test_wrong_field_is_told_without_the_parsers_words(
+    server: Running, body: dict[str, Any], said: str
+) -> None:
+    path = "completions"
+    if "messages" in body:
+        path = "chat/completions"
+        first = {"role": "user", "content": "x"}
+        body = {"messages": [first, *({**first, **message} for message in body["messages"])]}
+    answer = server.post(f"/v1/{path}", body)
+    assert answer.status_code == 400, answer.text
+    error = answer.json()["error"]
+    assert error["message"].startswith(said), error
+    assert error["param"] == next(iter(said.split(":")[0].split(".")))
+
+
+def test_unknown_field_is_passed_over_as_documented(server: Running) -> None:
+    body = {"prompt": [1], "max_tokens": 1, "temperatur": 5}
+    assert server.post("/v1/completions", body).status_code == 200
+
+
 @pytest.mark.parametrize(
     ("prompt", "token"), [([999], 999), ([[1], [256, 1]], 256)], ids=["one", "of two"]
 )

@@ -24,13 +24,14 @@ soak = pytest.mark.soak
 SCRIPT = """
 import json, os, sys
 from tokenpipe import Topology
-from tokenpipe.engine import EngineSpec
+from tokenpipe.engine import SYNTHETIC, EngineSpec
 from tokenpipe.serve import run
 
 def end():
     print("END " + json.dumps([os.getpid(), len(os.listdir(f"/proc/self/task"))]), flush=True)
 
-spec = EngineSpec(sys.argv[2]) if len(sys.argv) > 2 else None
+slow = EngineSpec(SYNTHETIC, {"rate": 50.0})
+spec = EngineSpec(sys.argv[2]) if len(sys.argv) > 2 else slow
 status = run(Topology.load(sys.argv[1]), spec, close=end)
 print("BEHIND " + json.dumps([status, "uvicorn" in sys.modules, "gunicorn" in sys.modules]))
 sys.exit(status)
@@ -48,7 +49,7 @@ topology = Topology.load(sys.argv[1])
 hosts, up = [], threading.Event()
 
 def serve():
-    with EngineHost(topology, EngineSpec(SYNTHETIC), Pulse(None)) as host:
+    with EngineHost(topology, EngineSpec(SYNTHETIC, {"rate": 50.0}), Pulse(None)) as host:
         host.start(time.monotonic() + 30)
         hosts.append(host)
         up.set()

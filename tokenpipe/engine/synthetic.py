@@ -19,6 +19,7 @@ from tokenpipe.wire import StepBind
 from .interface import Place, Rows
 
 VOCAB_SIZE = 32_000  # where the topology has none
+RATE = 1000.0  # a chat's default of 1,024 tokens takes a second
 SYNTHETIC = "tokenpipe.engine:SyntheticEngine"
 
 
@@ -33,7 +34,7 @@ class SyntheticEngine:
         self,
         place: Place,
         *,
-        rate: float = 50.0,
+        rate: float = RATE,
         tokens_per_row: int = 1,
         clock: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], None] = time.sleep,

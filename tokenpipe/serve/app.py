@@ -17,7 +17,7 @@ from .forms import ChatForm, CompletionForm
 from .limit import LimitBody
 from .problems import Problem
 from .reply import Reply
-from .schema import AbortAsked, Asked, ChatAsked, CompletionAsked
+from .schema import EITHER, AbortAsked, Asked, ChatAsked, CompletionAsked
 from .state import Owner, ServerState
 from .text import Text, text_for
 
@@ -160,7 +160,12 @@ async def _invalid(request: Request, error: Exception) -> Response:
     where = [str(part) for part in first["loc"] if part != "body"]
     param = where[0] if where else None
     got = json.dumps(first.get("input"), default=str)
-    said = f"{'.'.join(where) or 'body'}: {first['msg']} (got {got[:80]})"
+    what = first["msg"]
+    for i, name in enumerate(where[:-1]):
+        if name in EITHER:  # behind it is pydantic's name for one of the things it may be
+            where, what = where[: i + 1], EITHER[name]
+            break
+    said = f"{'.'.join(where) or 'body'}: {what} (got {got[:80]})"
     return await _problem(request, Problem(400, said, param=param, code="invalid_value"))
 
 

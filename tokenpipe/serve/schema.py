@@ -18,6 +18,14 @@ Ids = list[TokenId]
 MAX_N = 128
 MAX_STOPS = 16
 
+# What may be one thing or another: pydantic would say of each why it is not that.
+EITHER = {
+    "prompt": "must be a text, a list of token ids (integers from 0 to 2147483647), or a list of"
+    " either",
+    "stop": f"must be a string, or a list of at most {MAX_STOPS}",
+    "content": 'must be a text, or a list of parts {"type": "text", "text": ...}',
+}
+
 # A field that is not served, and the values of it that ask for nothing.
 _NEUTRAL: dict[str, tuple[Any, ...]] = {
     "best_of": (None, 1),
@@ -153,7 +161,7 @@ class ChatMessage(BaseModel):
     """One message of a conversation."""
 
     model_config = ConfigDict(extra="allow")
-    role: str
+    role: Literal["system", "developer", "user", "assistant", "tool", "function"]
     content: str | list[Part] | None = None
 
     @property
