@@ -89,6 +89,7 @@ class Served:
         closing.start()
         while closing.is_alive():
             self.pipe.wait(0.02)
+            self.pipe.poll()  # else what waits to be read ends each wait at once
 
     def bind(self, request: Request, slot: int, cached_tokens: int = 0) -> int:
         with self.pipe.step() as cmd:
