@@ -23,6 +23,9 @@ TokenpipeError
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import TypeVar
+
+_Error = TypeVar("_Error", bound=BaseException)
 
 
 class TokenpipeError(Exception):
@@ -99,3 +102,18 @@ class RequestRejected(TokenpipeError):
 
 class RequestFailed(TokenpipeError):
     """The request ended with an error."""
+
+
+def afresh(error: _Error) -> _Error:
+    """Return an exception that says the same and was raised nowhere; cause and notes are kept.
+
+    For an error that is raised more than once: a raise adds its frames to the exception, which
+    keeps them, and all that they hold, alive.
+    """
+    again = type(error).__new__(type(error), *error.args)
+    again.__dict__.update(error.__dict__)
+    if "__notes__" in again.__dict__:  # of add_note(), from Python 3.11 on
+        again.__dict__["__notes__"] = list(again.__dict__["__notes__"])
+    again.__cause__ = error.__cause__
+    again.__suppress_context__ = error.__suppress_context__
+    return again

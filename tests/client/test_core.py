@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import traceback
 
 import pytest
 from hypothesis import given
@@ -11,7 +12,7 @@ from hypothesis import strategies as st
 from tests.client.frames import Row, output_frame
 from tokenpipe._core import Stream
 from tokenpipe.client import ClientCore
-from tokenpipe.errors import LaneLost
+from tokenpipe.errors import LaneError, LaneLost, RowsFailed, afresh
 from tokenpipe.types import FinishReason, RequestOutputKind, SamplingParams, Usage
 from tokenpipe.wire import GiveUp
 
@@ -254,6 +255,35 @@ def test_failure_reaches_every_open_stream_after_what_it_has() -> None:
     with pytest.raises(LaneLost):
         start(core)
     assert len(core) == 0
+
+
+def test_a_failure_is_raised_by_an_exception_of_its_own_each_time() -> None:
+    core = make_core()
+    streams = [*start(core), *start(core)]
+    core.fail(LaneLost("the pipeline is gone"))
+    raised: list[LaneLost] = []
+    for attempt in (*(stream.take for stream in streams), lambda: start(core), lambda: start(core)):
+        with pytest.raises(LaneLost, match=r"^the pipeline is gone$") as caught:
+            attempt()
+        raised.append(caught.value)
+    assert len({id(error) for error in raised}) == 4
+    depths = [len(list(traceback.walk_tb(error.__traceback__))) for error in raised]
+    assert depths[0] == depths[1] and depths[2] == depths[3]
+    assert core.error is not None and core.error.__traceback__ is None
+
+
+def test_an_error_said_afresh_keeps_its_words_cause_and_notes() -> None:
+    cause = OSError("no")
+    first = RowsFailed([3, 4], "why")
+    first.__dict__["__notes__"] = ["of step 7"]
+    with pytest.raises(RowsFailed):
+        raise first from cause
+    again = afresh(first)
+    assert type(again) is RowsFailed and again.args == ("why",) and again.handles == {3, 4}
+    assert again.__cause__ is cause and again.__traceback__ is None and again is not first
+    again.__dict__["__notes__"].append("once more")
+    assert first.__dict__["__notes__"] == ["of step 7"]
+    assert "__notes__" not in afresh(LaneError("x")).__dict__
 
 
 def test_a_gap_ends_every_open_request_by_name() -> None:

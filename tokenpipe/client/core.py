@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable
 from typing import Generic, TypeVar
 
 from tokenpipe._core import Inbox, Stream
-from tokenpipe.errors import FrameError, TokenpipeError
+from tokenpipe.errors import FrameError, TokenpipeError, afresh
 from tokenpipe.types import FINISH_CODES, FinishReason, SamplingParams
 from tokenpipe.wire import AnnexReader, GiveUp, Submit
 
@@ -64,7 +64,7 @@ class ClientCore(Generic[S]):
     ) -> list[Submit]:
         """Return what to send for a request; raises what ended the client, or ValueError."""
         if self._error is not None:
-            raise self._error
+            raise afresh(self._error)
         vocab_size = self._vocab_size
         return expand(self._numbering, prompt_token_ids, params, request_id, extra, vocab_size)
 
@@ -184,14 +184,14 @@ class ClientCore(Generic[S]):
         self._error = error
         for stream in self._inbox.streams():
             self._forget(stream.key, stream.request_id)
-            stream.fail(error)
+            stream.fail(afresh(error))
         self._held.clear()
         self._outgoing.clear()
 
     @property
     def error(self) -> TokenpipeError | None:
-        """What ended this client, if anything did."""
-        return self._error
+        """What ended this client, if anything did; each time another exception that says so."""
+        return None if self._error is None else afresh(self._error)
 
     @property
     def next_deadline(self) -> float | None:

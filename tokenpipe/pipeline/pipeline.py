@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from types import TracebackType
 
-from tokenpipe.errors import LaneClosed, ProcessorFailed, StartupError, TokenpipeError
+from tokenpipe.errors import LaneClosed, ProcessorFailed, StartupError, TokenpipeError, afresh
 from tokenpipe.events import (
     Event,
     ProcessorLost,
@@ -167,7 +167,7 @@ class Pipeline:
         end = None if timeout_s is None else self._clock() + timeout_s
         while not self._events and not self._closed:
             if self._failure is not None:
-                raise self._failure
+                raise afresh(self._failure)
             left = 0.5 if end is None else end - self._clock()
             if left <= 0:
                 break
@@ -188,7 +188,7 @@ class Pipeline:
         self._fresh = False
         events, self._events = self._events, []
         if self._failure is not None and not events:
-            raise self._failure
+            raise afresh(self._failure)
         return events
 
     # --- what an engine orders ---

@@ -19,6 +19,7 @@ from tokenpipe.errors import (
     RowsFailed,
     RunnerFailed,
     TokenpipeError,
+    afresh,
 )
 from tokenpipe.wire import StepBind, StepPlan
 
@@ -238,7 +239,7 @@ class ModelRunner:
 
     def _publish_down_to(self, depth: int) -> None:
         if self._failed is not None:
-            raise self._failed
+            raise afresh(self._failed)
         while len(self._flights) > depth:
             self._publish(self._flights[0])
             self._flights.popleft()
