@@ -7,6 +7,7 @@ from contextlib import contextmanager
 
 import rich.progress as rp
 from rich.console import Console
+from rich.table import Column
 from rich.text import Text
 
 from .tally import Progress
@@ -42,14 +43,13 @@ class Bar:
 def bar(console: Console) -> Iterator[Bar]:
     """Show a bar, which is gone when the block ends."""
     columns = (
-        rp.TextColumn("{task.description}"),
-        rp.BarColumn(),
+        rp.BarColumn(bar_width=20),
         rp.TaskProgressColumn(),
         rp.TextColumn("{task.fields[requests]}"),
-        _Speed(),
+        _Speed(Column(no_wrap=True)),
         rp.TimeElapsedColumn(),
-        rp.TextColumn("left"),
         rp.TimeRemainingColumn(),
+        rp.TextColumn("left"),
     )
     with rp.Progress(*columns, console=console, transient=True) as shown:
         yield Bar(shown)
