@@ -18,6 +18,7 @@ from tokenpipe.transport import (
     output_lane,
     own_output_lane,
     submit_lane,
+    wait_welcome,
 )
 
 from .lanes import Lanes
@@ -52,7 +53,7 @@ def open_lanes(instance: Instance, topology: Topology, name: str) -> Lanes:
             max_frame_bytes=topology.bounds.max_frame_bytes,
         )
         closing.callback(submits.port.close)
-        submits.wait_ready(topology.timeouts.startup_s)
+        wait_welcome(submits, instance, ENGINE, topology.timeouts.startup_s)
         return Lanes(
             instance=instance.id,
             me=me,

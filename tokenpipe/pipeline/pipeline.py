@@ -104,7 +104,8 @@ class Pipeline:
             longest_lane=max((lane.socket for lane in plan(topology).lanes), key=len),
         )
         closing.callback(instance.close)
-        closing.callback(instance.claim("engine", "0").release)
+        self._claim = claim = instance.claim("engine", "0")
+        closing.callback(claim.release)
         self.log_dir = topology.log_dir or instance.directory / "logs"
         supervisor = Supervisor(self.log_dir, keep_logs=topology.log_dir is not None)
         self._supervisor = supervisor
@@ -118,6 +119,7 @@ class Pipeline:
         closing.callback(lambda: self._processors.close(self._closing_ends))
         self._step_lanes = StepLanes(instance, topology, waiter, clock)
         closing.callback(lambda: self._step_lanes.close(self._closing_ends))
+        claim.attend()
         self._processors.start(self._turn)
         for dp_rank in range(topology.data_parallel_size):
             self.dispatch(dp_rank, [OpenRank(dp_rank, self._book.floors(dp_rank))])
@@ -183,6 +185,7 @@ class Pipeline:
         Raises `ProcessorFailed` where a dead processor is given up and all events are read.
         """
         self._guard.check("Pipeline")
+        self._claim.attend()
         if not self._closed and not self._fresh:
             self._work()
         self._fresh = False
@@ -299,6 +302,7 @@ class Pipeline:
 
     def _turn(self, timeout_s: float) -> None:
         """Wait for something to do, at most `timeout_s`, and do it."""
+        self._claim.attend()
         deadline = min(
             self._processors.next_deadline,
             self._clients.next_deadline,

@@ -24,6 +24,7 @@ from tokenpipe.transport import (
     Role,
     new_incarnation,
     open_sender,
+    wait_welcome,
     worker_lane,
 )
 from tokenpipe.wire import LaneHeader, RankFailed, pack_control
@@ -68,11 +69,12 @@ class Publisher:
         self._patience_s = topology.timeouts.publish_s if topology.backpressure == "block" else 0.0
         rank = f"{dp_rank}.{tp_rank}"
         self._claim = self._instance.claim("worker", rank)
+        processor = Role("processor", str(topology.processor_of(dp_rank)))
         self._lane = open_sender(
             self._instance,
             worker_lane(dp_rank, tp_rank),
             me=Peer("worker", rank, self.incarnation),
-            to=Role("processor", str(topology.processor_of(dp_rank))),
+            to=processor,
             bound_bytes=topology.bounds.lane_bytes,
             max_frame_bytes=topology.bounds.max_frame_bytes,
             clock=clock,
@@ -86,8 +88,9 @@ class Publisher:
             as_array,
         )
         self._send_next = self._packer.send_next
+        patience_s = topology.timeouts.startup_s if timeout_s is None else timeout_s
         try:
-            self._lane.wait_ready(topology.timeouts.startup_s if timeout_s is None else timeout_s)
+            wait_welcome(self._lane, self._instance, processor, patience_s)
         except BaseException:
             self._lane.close(0.0)
             self._claim.release()

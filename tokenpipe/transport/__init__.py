@@ -27,6 +27,7 @@ from .runtime_dir import default_base
 from .sender import LaneSender
 from .sweep import HEALTH_FILE, Swept, sweep
 from .waiter import Waiter
+from .welcome import wait_welcome
 from .window import Gap
 from .zmq_port import ZmqReceiverPort, ZmqSenderPort
 
@@ -69,5 +70,6 @@ __all__ = [
     "step_lane",
     "submit_lane",
     "sweep",
+    "wait_welcome",
     "worker_lane",
 ]

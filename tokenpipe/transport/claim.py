@@ -31,6 +31,16 @@ class Claim:
         self.note = note
         self._fd = fd
         self._pid = current_process()
+        self._attends = 0
+
+    def attend(self) -> None:
+        """Say that the calling thread is the one that does this role's work."""
+        self._attends = threading.get_ident()
+
+    @property
+    def attended_here(self) -> bool:
+        """Whether the calling thread was the last to say so: nobody does the work meanwhile."""
+        return self._attends == threading.get_ident()
 
     def release(self) -> None:
         """Give the role up; a second call, or one in a forked child, does nothing."""
@@ -98,6 +108,12 @@ def holder(path: Path) -> int | None:
             return _holder(fd)
         finally:
             os.close(fd)
+
+
+def own(path: Path) -> Claim | None:
+    """Return this process's claim of the lock at `path`, None where it has none."""
+    with _lock:
+        return _mine.get(os.fspath(path))
 
 
 def note(path: Path) -> str:

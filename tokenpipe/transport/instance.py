@@ -99,6 +99,10 @@ class Instance:
         """Take a role for this process. Raises LaneBusy naming its holder."""
         return locks.take(self.directory / lock_name(role, rank), note)
 
+    def own(self, role: str, rank: str) -> Claim | None:
+        """Return this process's claim of a role, whoever in it took it; None where it has none."""
+        return locks.own(self.directory / lock_name(role, rank))
+
     def alive(self, role: str, rank: str) -> bool:
         """Tell whether a living process holds the role, in this very instance.
 
