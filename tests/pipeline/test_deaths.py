@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import select
+import shutil
 import signal
 import subprocess
 import sys
@@ -120,6 +121,42 @@ def test_a_processor_that_cannot_be_understood_is_put_down_and_replaced(runtime_
         (lost,) = [e for e in events if isinstance(e, ProcessorLost)]
         assert "was put down: its reports cannot be read" in lost.reason
         assert pipe.processor_pids[0] != first and not psutil.pid_exists(first)
+
+
+def test_a_processor_whose_log_was_rotated_away_is_reported_and_replaced(
+    runtime_dir: Path, tmp_path: Path
+) -> None:
+    logs = tmp_path / "logs"
+    with Pipeline(Topology(runtime_dir=runtime_dir, log_dir=logs)) as pipe:
+        for rotated in (logs / "processor-0.log", logs):
+            rotated.rename(rotated.with_suffix(".1"))
+            os.kill(pipe.processor_pids[0], signal.SIGKILL)
+            events: list[Event] = []
+            while not any(isinstance(e, ProcessorUp) for e in events):
+                assert pipe.wait(10.0)
+                events += pipe.poll()
+            (lost,) = [e for e in events if isinstance(e, ProcessorLost)]
+            assert "signal SIGKILL" in lost.reason and "(its log is gone)" in lost.reason
+            assert (logs / "processor-0.log").exists()  # a new one
+
+
+@pytest.mark.parametrize("killed", [False, True])
+def test_a_pipeline_whose_directory_was_removed_ends_everything(
+    runtime_dir: Path, killed: bool
+) -> None:
+    topology = Topology(runtime_dir=runtime_dir, data_parallel_size=2, processors={"count": 2})
+    with Pipeline(topology) as pipe:
+        pids = pipe.processor_pids
+        shutil.rmtree(pipe.endpoint)
+        if killed:
+            os.kill(pids[0], signal.SIGKILL)
+            events: list[Event] = []
+            while not any(isinstance(e, ProcessorLost) for e in events):
+                assert pipe.wait(10.0)
+                events += pipe.poll()
+            with pytest.raises(ProcessorFailed, match=r"cannot be started again .*is gone"):
+                pipe.poll()
+    assert not any(psutil.pid_exists(pid) for pid in pids)
 
 
 CLIENT = """

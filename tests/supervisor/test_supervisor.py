@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import select
+import shutil
 import signal
 import threading
 from pathlib import Path
@@ -140,6 +141,36 @@ def test_tail_is_of_this_life_only(supervisor: Supervisor, program: Program) -> 
         select.select([supervisor], [], [], 30.0)
         assert [died.log_tail for died in supervisor.poll()] == [word]
     assert child.log_path.read_text() == "first\nsecond\n"
+
+
+def test_a_log_that_is_gone_hides_no_death(supervisor: Supervisor, program: Program) -> None:
+    one, two = (supervisor.start(program(IDLE, rank=rank)) for rank in "01")
+    wait_up(supervisor, one, two)
+    one.log_path.rename(one.log_path.with_suffix(".1"))
+    os.kill(one.pid, signal.SIGKILL)
+    select.select([supervisor], [], [], 30.0)
+    (died,) = supervisor.poll()
+    assert died.child is one and died.log_tail == "(its log is gone)"
+    shutil.rmtree(supervisor.log_dir)
+    again = supervisor.start(program(IDLE))  # makes the directory again
+    wait_up(supervisor, again)
+    assert supervisor.log_dir.stat().st_mode & 0o777 == 0o700
+    two.log_path.mkdir()
+    assert {(died.child, died.log_tail) for died in supervisor.stop(30.0)} == {
+        (again, "up"),
+        (two, "(its log cannot be read: Is a directory)"),
+    }
+    assert gone(two.pid) and gone(again.pid)
+
+
+def test_what_is_missing_above_a_removed_log_dir_is_private_too(
+    tmp_path: Path, program: Program
+) -> None:
+    instance = tmp_path / "instance"
+    with Supervisor(instance / "logs") as supervisor:
+        shutil.rmtree(instance)
+        wait_up(supervisor, supervisor.start(program(IDLE)))
+    assert instance.stat().st_mode & 0o777 == 0o700
 
 
 def test_grandchildren_go_with_their_parent(supervisor: Supervisor, program: Program) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -129,3 +130,12 @@ def test_a_socket_that_its_owner_removes_meanwhile_is_no_trouble(
         remove_files(directory, ())
     assert list(directory.iterdir()) == []
     directory.rmdir()
+
+
+def test_a_directory_that_somebody_removed_is_closed_all_the_same(runtime_dir: Path) -> None:
+    kept = Reservation.take(runtime_dir, "a")
+    instance = Instance.create(runtime_dir, "a", {})
+    shutil.rmtree(kept.directory)
+    assert instance.close() == []
+    kept.clear()
+    kept.close(logs=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from contextlib import ExitStack
 
 from tokenpipe.processor import CONTROL_BYTES, ProcessorService
 from tokenpipe.supervisor import Budget, Child, ChildSpec, Supervisor
@@ -58,17 +59,17 @@ class Pool:
         if self.inline:
             return self._start_inline(index)
         to = Role("processor", str(index))
-        link = self._link(
-            index,
-            open_sender(
+        with ExitStack() as undoing:  # where the directory is gone
+            commands = open_sender(
                 self._instance,
                 command_lane(index),
                 me=self._me,
                 to=to,
                 bound_bytes=CONTROL_BYTES,
                 clock=self._clock,
-            ),
-            open_receiver(
+            )
+            undoing.callback(commands.close, 0.0)
+            reports = open_receiver(
                 self._instance,
                 report_lane(index),
                 me=self._me,
@@ -77,16 +78,21 @@ class Pool:
                 hold_bytes=CONTROL_BYTES,
                 gap_timeout_s=self._topology.timeouts.gap_s,
                 clock=self._clock,
-            ),
-        )
-        self.children[index] = self._supervisor.start(
-            ChildSpec(
-                role="processor",
-                rank=str(index),
-                module="tokenpipe.processor",
-                args=("--endpoint", str(self._instance.directory), "--index", str(index)),
             )
-        )
+            undoing.pop_all()
+        link = self._link(index, commands, reports)
+        try:
+            self.children[index] = self._supervisor.start(
+                ChildSpec(
+                    role="processor",
+                    rank=str(index),
+                    module="tokenpipe.processor",
+                    args=("--endpoint", str(self._instance.directory), "--index", str(index)),
+                )
+            )
+        except BaseException:
+            link.close(0.0)
+            raise
         return link
 
     @property

@@ -98,13 +98,22 @@ class Processors:
         link.died(f"{child} was put down: {link.trouble}")
 
     def replace(self, death: Death, commands: Sequence[Message]) -> None:
-        """Start a dead processor anew and send it `commands`. ProcessorFailed: by the policy."""
+        """Start a dead processor anew and send it `commands`.
+
+        ProcessorFailed: by the policy, or because the instance's directory was removed.
+        """
         refusal = self._pool.refusal(death.processor)
         if refusal is not None:
             raise ProcessorFailed(
                 f"processor {death.processor} was lost ({refusal}): {death.reason}"
             )
-        self._links[death.processor] = self._pool.start(death.processor)
+        try:
+            self._links[death.processor] = self._pool.start(death.processor)
+        except LaneError as error:
+            raise ProcessorFailed(
+                f"processor {death.processor} was lost and cannot be started again ({error}): "
+                f"{death.reason}"
+            ) from error
         self._links[death.processor].dispatch(commands)
 
     def close(self, end: float) -> None:

@@ -147,11 +147,16 @@ class Child:
         return self.died
 
     def log_tail(self) -> str:
-        """Return the last lines this life has written."""
-        with open(self.log_path, "rb") as log:
-            size = log.seek(0, os.SEEK_END)
-            log.seek(max(self._log_start, size - TAIL_BYTES))
-            text = log.read().decode("utf-8", "replace")
+        """Return the last lines this life has written, or why they cannot be read."""
+        try:
+            with open(self.log_path, "rb") as log:
+                size = log.seek(0, os.SEEK_END)
+                log.seek(max(self._log_start, size - TAIL_BYTES))
+                text = log.read().decode("utf-8", "replace")
+        except FileNotFoundError:  # somebody rotates logs, or cleans up: no reason to lose a death
+            return "(its log is gone)"
+        except OSError as error:
+            return f"(its log cannot be read: {error.strerror})"
         return "\n".join(text.splitlines()[-TAIL_LINES:])
 
     def _ended(self) -> bool:

@@ -55,6 +55,7 @@ class Supervisor:
         self._check("start")
         log_path = self.log_dir / f"{spec.role}-{spec.rank}.log"
         try:
+            _make_again(self.log_dir)
             child = Child(spec, log_path, self._clock())
         except OSError as error:
             raise StartupError(f"{spec.role} {spec.rank} cannot be started: {error}") from error
@@ -213,3 +214,13 @@ class Supervisor:
             raise ForkError(
                 f"Supervisor.{what}: made in process {self._pid}, used in {os.getpid()}"
             )
+
+
+def _make_again(directory: Path) -> None:
+    """Make a directory that was removed meanwhile and what is missing above it, all of it ours.
+
+    An instance's own directory may be among that, which nobody else may look into.
+    """
+    if not directory.is_dir():
+        for path in (*reversed(directory.parents), directory):
+            path.mkdir(mode=0o700, exist_ok=True)

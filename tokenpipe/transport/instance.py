@@ -16,7 +16,15 @@ from .claim import Claim
 from .guard import ForkGuard
 from .names import USUAL_LANE, check_room, directory_name, lock_name
 from .runtime_dir import check_base, check_private, default_base, make_private
-from .sweep import INFO_FILE, OWNER, SUPERVISOR, remove_directory, remove_files, remove_logs
+from .sweep import (
+    INFO_FILE,
+    OWNER,
+    SUPERVISOR,
+    entries,
+    remove_directory,
+    remove_files,
+    remove_logs,
+)
 
 ENDPOINT_VARIABLE = "TOKENPIPE_ENDPOINT"
 _MAX_INFO_BYTES = 1 << 20
@@ -134,7 +142,7 @@ class Instance:
         # Who reserved the directory has it beyond this life of the instance.
         remove_files(self.directory, {self._owner.path.name, lock_name(*SUPERVISOR)})
         # The owner's lock goes last: until then nobody can start under this name.
-        stayed = sorted(e.name for e in self.directory.iterdir() if e != self._owner.path)
+        stayed = sorted(e.name for e in entries(self.directory) if e != self._owner.path)
         self._owner.path.unlink(missing_ok=True)
         self._owner.release()
         self._owner = None

@@ -33,9 +33,17 @@ class Swept(NamedTuple):
     said: str = ""
 
 
+def entries(directory: Path) -> list[Path]:
+    """Return what is in a directory, nothing where somebody has removed it."""
+    try:
+        return list(directory.iterdir())
+    except FileNotFoundError:
+        return []
+
+
 def remove_files(directory: Path, keep: Collection[str]) -> None:
     """Remove sockets, locks and descriptions of an instance, but those names that are to stay."""
-    for entry in directory.iterdir():
+    for entry in entries(directory):
         if entry.name in keep:
             continue
         try:
