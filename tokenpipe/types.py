@@ -5,8 +5,10 @@ One word for one thing, the same here, in C, in tests, metrics and docs.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import Enum, IntEnum
+from operator import index
 
 import numpy as np
 from numpy.typing import NDArray
@@ -93,6 +95,9 @@ class SamplingParams:
     token that completes it lies behind them. There is text where the topology has a tokenizer,
     unless `detokenize` is False. `stream_interval` tokens are in each output at least, and
     `stream_interval_ms` lie between two of them, the first and the last excepted.
+
+    `stop_token_ids` and `stop` may be given as lists, or whatever else is gone through once; they
+    are tuples from then on. Raises ValueError naming what is wrong.
     """
 
     n: int = 1
@@ -128,11 +133,10 @@ class SamplingParams:
         for name in ("logprobs", "prompt_logprobs"):
             if (value := getattr(self, name)) is not None and value < 0:
                 raise ValueError(f"{name} must be None or >= 0, not {value}")
-        for token in self.stop_token_ids:
-            if not 0 <= token < 1 << 31:
-                raise ValueError(f"stop_token_ids: {token} is not a token id")
-        if isinstance(self.stop, str):
-            raise ValueError("stop is a tuple of strings; write (text,) for one")
+        if type(self.stop_token_ids) is not tuple or self.stop_token_ids:
+            object.__setattr__(self, "stop_token_ids", _token_ids(self.stop_token_ids))
+        if type(self.stop) is not tuple or self.stop:
+            object.__setattr__(self, "stop", _texts(self.stop))
         if not all(self.stop):
             raise ValueError("stop: an empty string ends nothing")
         if sum(len(text.encode()) for text in self.stop) > MAX_STOP_BYTES:
@@ -143,6 +147,30 @@ class SamplingParams:
             raise ValueError(f"stream_interval must be at least 1, not {self.stream_interval}")
         if self.stream_interval_ms < 0:
             raise ValueError(f"stream_interval_ms must be >= 0, not {self.stream_interval_ms}")
+
+
+def _token_ids(ids: Iterable[int]) -> tuple[int, ...]:
+    try:
+        tokens = tuple(map(index, ids))  # ints of numpy too
+    except TypeError as error:
+        raise ValueError(f"stop_token_ids are token ids in a tuple, not {ids!r}: {error}") from None
+    for token in tokens:
+        if not 0 <= token < 1 << 31:
+            raise ValueError(f"stop_token_ids: {token} is not a token id")
+    return tokens
+
+
+def _texts(texts: Iterable[str]) -> tuple[str, ...]:
+    if isinstance(texts, str):
+        raise ValueError("stop is a tuple of strings; write (text,) for one")
+    try:
+        all_texts = tuple(texts)
+    except TypeError:
+        raise ValueError(f"stop is a tuple of strings, not {texts!r}") from None
+    for text in all_texts:
+        if not isinstance(text, str):
+            raise ValueError(f"stop: {text!r} is not a string")
+    return all_texts
 
 
 @dataclass(frozen=True, slots=True)

@@ -298,3 +298,21 @@ def test_a_prompt_outside_of_the_vocabulary_is_not_sent(runtime_dir: Path) -> No
 
     with fake_engine(runtime_dir, serve, Topology(clients=2, vocab_size=100)) as engine:
         run(main(engine))
+
+
+def test_what_cannot_be_opened_or_sent_does_not_run(runtime_dir: Path) -> None:
+    async def main(engine: FakeEngine) -> None:
+        async with AsyncClient(engine.endpoint) as client:
+            with pytest.raises(ValueError, match="no output kind 7"):
+                client.generate([1], SamplingParams(output_kind=7), "r")  # type: ignore[arg-type]
+            with pytest.raises(ValueError, match="surrogates not allowed"):
+                client.generate([1], SamplingParams(n=2), "\ud800")
+            assert client.open_requests == client.counters["given_up"] == client.abort("r") == 0
+            kept = client.generate([1], request_id="r")
+            await heard(engine, 1)
+            assert client.open_requests == 1
+            del kept
+        assert len([m for m in engine.heard if isinstance(m, Submit)]) == 1
+
+    with fake_engine(runtime_dir, only_listen) as engine:
+        run(main(engine))

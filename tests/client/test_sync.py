@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -14,7 +15,7 @@ from tokenpipe.client import Client
 from tokenpipe.errors import LaneClosed, LaneError, LaneLost
 from tokenpipe.topology import Topology
 from tokenpipe.types import FinishReason, SamplingParams
-from tokenpipe.wire import GiveUp, Submit
+from tokenpipe.wire import GiveUp, Message, Submit
 
 
 def test_requests_are_read_in_any_order(runtime_dir: Path) -> None:
@@ -127,3 +128,44 @@ def test_a_prompt_outside_of_the_vocabulary_is_not_sent(runtime_dir: Path) -> No
         assert eventually(lambda: len(engine.heard) == 2)
         assert {message.prompt_token_ids for message in engine.heard} == {(99,)}  # type: ignore[union-attr]
         assert engine.heard[1].key == key  # type: ignore[union-attr]
+
+
+def test_lists_of_stops_are_taken(runtime_dir: Path) -> None:
+    params = SamplingParams(max_tokens=3, stop=["a", "b"], stop_token_ids=[7])  # type: ignore[arg-type]
+    with fake_engine(runtime_dir, serve) as engine, Client(engine.endpoint) as client:
+        assert sum(len(out.token_ids) for out in client.generate([1], params)) == 3
+        assert client.counters["given_up"] == 0
+
+
+def test_what_cannot_be_opened_or_sent_does_not_run(runtime_dir: Path) -> None:
+    with fake_engine(runtime_dir, only_listen) as engine, Client(engine.endpoint) as client:
+        with pytest.raises(ValueError, match="no output kind 7"):
+            client.generate([1], SamplingParams(output_kind=7), "r")  # type: ignore[arg-type]
+        for n in (1, 2):
+            with pytest.raises(ValueError, match="surrogates not allowed"):
+                client.generate([1], SamplingParams(n=n), "\ud800")
+            assert client.abort("\ud800") == client.abort("r") == 0
+        assert client.counters["given_up"] == 0
+        kept = client.generate([1], request_id="r")
+        assert eventually(lambda: engine.heard) and len(engine.heard) == 1
+        assert client.abort("r") == 1
+        del kept
+
+
+def test_a_request_that_was_sent_before_an_exception_is_given_up(runtime_dir: Path) -> None:
+    """The handler of a signal raises right behind the sending, wherever that is."""
+    with fake_engine(runtime_dir, only_listen) as engine, Client(engine.endpoint) as client:
+        sent = client._lanes.send
+
+        def send_and_raise(messages: Sequence[Message]) -> None:
+            sent(messages)
+            raise KeyboardInterrupt
+
+        client._lanes.send = send_and_raise  # type: ignore[method-assign]
+        with pytest.raises(KeyboardInterrupt):
+            client.generate([1], SamplingParams(n=2), "r")
+        client._lanes.send = sent  # type: ignore[method-assign]
+        assert client.abort("r") == 0  # sends what waits
+        assert eventually(lambda: len(engine.heard) == 4)
+        keys = [message.key for message in engine.heard[:2]]  # type: ignore[union-attr]
+        assert engine.heard[2:] == [GiveUp(key) for key in keys]

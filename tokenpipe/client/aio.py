@@ -20,6 +20,7 @@ from .core import ClientCore
 from .flush import flush
 from .lanes import Lanes
 from .opening import open_lanes
+from .sending import send_requests
 from .streams import AsyncSamples, AsyncStream
 
 # Frames taken before consumers run: enough to share the cost of a turn, few enough that neither an
@@ -107,8 +108,7 @@ class AsyncClient:
         """
         lanes = self._open_lanes()
         submits = self._core.expand(prompt_token_ids, params or SamplingParams(), request_id, extra)
-        lanes.send(submits)
-        streams = self._core.open(submits)
+        streams = send_requests(lanes, self._core, submits)
         return streams[0] if len(streams) == 1 else AsyncSamples(streams, self._loop)
 
     def abort(self, request_id: str) -> int:

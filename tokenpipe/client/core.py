@@ -70,10 +70,23 @@ class ClientCore(Generic[S]):
 
     def open(self, submits: Iterable[Submit]) -> list[S]:
         """Return a stream for each; let it go, or drop it, to give the request up."""
-        return [self._open(submit) for submit in submits]
+        streams: list[S] = []
+        try:
+            for submit in submits:
+                streams.append(self._open(submit))
+                self._keys_of.setdefault(submit.external_id, set()).add(submit.key)
+        except BaseException:
+            self.withdraw(streams)
+            raise
+        return streams
+
+    def withdraw(self, streams: Iterable[S]) -> None:
+        """Forget what was opened for requests that were not sent; the engine hears nothing."""
+        for stream in streams:
+            stream.end(_ERROR, "it was not sent")
+            self._forget(stream.key, stream.request_id)
 
     def _open(self, submit: Submit) -> S:
-        self._keys_of.setdefault(submit.external_id, set()).add(submit.key)
         return self._stream_type(
             self._inbox,
             submit.key,

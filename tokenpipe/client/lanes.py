@@ -93,6 +93,11 @@ class Lanes:
         header = LaneHeader(self._instance, self.me.incarnation, lane.receiver, lane.next_seq)
         lane.send(pack_control(header, messages))
 
+    @property
+    def sent(self) -> int:
+        """How many frames the engine was sent."""
+        return self._submits.next_seq - 1
+
     def try_send(self, messages: Sequence[Message]) -> bool:
         """Send to the engine; false where the lane is full or its receiver is gone."""
         try:

@@ -21,6 +21,7 @@ from .flush import flush
 from .frame_queue import FrameQueue
 from .lanes import Lanes
 from .opening import open_lanes
+from .sending import send_requests
 from .streams import SyncStream
 
 FRAMES_PER_READ = 64
@@ -90,8 +91,7 @@ class Client:
         if self._columns:
             raise LaneError("this client hands out frames; use another one for generate()")
         submits = self._core.expand(prompt_token_ids, params or SamplingParams(), request_id, extra)
-        self._lanes.send(submits)
-        streams = self._core.open(submits)
+        streams = send_requests(self._lanes, self._core, submits)
         for stream in streams:
             stream.wait = self._wait_for_more
         return streams[0] if len(streams) == 1 else self._samples(deque(streams))

@@ -1,0 +1,50 @@
+"""What a request may ask for, and how it is refused."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tokenpipe.types import MAX_STOP_BYTES, SamplingParams
+
+
+@pytest.mark.parametrize("ids", [[2, 3], (2, 3), range(2, 4), np.array([2, 3]), iter((2, 3))])
+def test_stop_token_ids_become_a_tuple_of_ints(ids: Any) -> None:
+    params = SamplingParams(stop_token_ids=ids)
+    assert params == SamplingParams(stop_token_ids=(2, 3)) and hash(params)
+    assert [type(token) for token in params.stop_token_ids] == [int, int]
+
+
+@pytest.mark.parametrize("texts", [["a", "b"], ("a", "b"), iter("ab")])
+def test_stops_become_a_tuple(texts: Any) -> None:
+    params = SamplingParams(stop=texts)
+    assert params.stop == ("a", "b") and hash(params)
+
+
+def test_nothing_is_an_empty_tuple() -> None:
+    params = SamplingParams(stop=[], stop_token_ids=[])  # type: ignore[arg-type]
+    assert params == SamplingParams() and params.stop == params.stop_token_ids == ()
+
+
+@pytest.mark.parametrize(
+    ("wrong", "why"),
+    [
+        ({"stop": "end"}, r"stop is a tuple of strings; write \(text,\) for one"),
+        ({"stop": None}, "stop is a tuple of strings, not None"),
+        ({"stop": ["a", 7]}, "stop: 7 is not a string"),
+        ({"stop": [b"a"]}, "stop: b'a' is not a string"),
+        ({"stop": [""]}, "stop: an empty string"),
+        ({"stop": ["x" * (MAX_STOP_BYTES + 1)]}, "stop: more than"),
+        ({"stop_token_ids": "12"}, "stop_token_ids are token ids in a tuple, not '12'"),
+        ({"stop_token_ids": 5}, "stop_token_ids are token ids in a tuple, not 5"),
+        ({"stop_token_ids": None}, "stop_token_ids are token ids in a tuple, not None"),
+        ({"stop_token_ids": [1.0]}, r"stop_token_ids are token ids in a tuple, not \[1.0\]"),
+        ({"stop_token_ids": [-1]}, "stop_token_ids: -1 is not a token id"),
+        ({"stop_token_ids": [1 << 31]}, "is not a token id"),
+    ],
+)
+def test_wrong_stops_are_refused_by_name(wrong: dict[str, Any], why: str) -> None:
+    with pytest.raises(ValueError, match=why):
+        SamplingParams(**wrong)
