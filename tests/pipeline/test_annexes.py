@@ -316,6 +316,7 @@ def test_a_full_batch_of_long_rows_with_logprobs_passes_with_default_bounds(
         )
     while asking.is_alive():
         served.pipe.wait(0.02)
+        served.pipe.poll()
         served.pub.poll()
     assert len(outputs) == SLOTS
     for i in range(SLOTS):
