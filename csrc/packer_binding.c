@@ -142,7 +142,7 @@ static PyMethodDef packer_methods[] = {
     {"send_next", (PyCFunction)(void (*)(void))tp_packer_send_next, METH_FASTCALL,
      "Pack the next frame and send it by the window; returns what the window says of it."},
     {"withdraw", (PyCFunction)tp_packer_withdraw, METH_NOARGS,
-     "Forget the last frame of pack_next: its window did not take it."},
+     "Forget the last frame of pack_next, unless its window took it."},
     {"commit", (PyCFunction)packer_commit, METH_NOARGS,
      "Count the tokens of the last packed frame: its lane has taken it."},
     {NULL, NULL, 0, NULL},
@@ -150,6 +150,8 @@ static PyMethodDef packer_methods[] = {
 
 static PyGetSetDef packer_attributes[] = {
     {"bad_tokens", (getter)packer_bad_tokens, NULL, "Rows turned into BAD_TOKEN so far.", NULL},
+    {"last_step", (getter)tp_packer_last_step, NULL, "The newest step that the window took, or None.",
+     NULL},
     {NULL, NULL, NULL, NULL, NULL},
 };
 

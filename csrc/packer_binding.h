@@ -43,5 +43,6 @@ PyObject *tp_packer_packed(StepPacker *self, const tp_step_input *in);
 PyObject *tp_packer_pack_next(StepPacker *self, PyObject *const *args, Py_ssize_t n);
 PyObject *tp_packer_send_next(StepPacker *self, PyObject *const *args, Py_ssize_t n);
 PyObject *tp_packer_withdraw(StepPacker *self, PyObject *unused);
+PyObject *tp_packer_last_step(StepPacker *self, void *unused);
 
 #endif

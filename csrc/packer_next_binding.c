@@ -59,8 +59,10 @@ static void took(StepPacker *self, uint64_t step) {
     self->any_step = 1;
 }
 
+static inline int is_taken(const StepPacker *self, uint64_t seq) { return self->window->next.seq > seq; }
+
 static void settle(StepPacker *self) {
-    if (self->offered != 0 && self->window->next.seq > self->offered) {
+    if (self->offered != 0 && is_taken(self, self->offered)) {
         tp_packer_commit(&self->packer);
         took(self, self->offered_step);
     }
@@ -123,8 +125,9 @@ static TP_HOT int take_next(StepPacker *self, PyObject *const *args, Py_ssize_t 
     }
     settle(self);
     if (self->any_step && in->step <= self->last_step) { /* its rows would be taken for repeated ones */
-        PyErr_Format(self->state->row_error, "step %llu after step %llu: a rank's steps grow",
-                     (unsigned long long)in->step, (unsigned long long)self->last_step);
+        PyErr_Format(self->state->row_error, "step %llu after step %llu%s: a rank's steps grow",
+                     (unsigned long long)in->step, (unsigned long long)self->last_step,
+                     in->step == self->last_step ? ", which was taken" : "");
         return -1;
     }
     in->lane = self->window->next;
@@ -157,7 +160,7 @@ static TP_HOT int send_plain(StepPacker *self, const tp_step_input *in) {
     int sent = -2;
     if (tp_plain_write(&self->packer, in, &plain, (uint8_t *)PyBytes_AS_STRING(frame))) {
         sent = tp_send_window_send_own(self->window, frame);
-        if (sent < 0 || sent > TP_LOOK) {
+        if (!is_taken(self, in->lane.seq)) {
             tp_plain_undo(&self->packer, &plain);
         }
     }
@@ -169,7 +172,7 @@ static int send_packed(StepPacker *self, const tp_step_input *in) {
     PyObject *frame = tp_packer_packed(self, in);
     const int sent = frame == NULL ? -1 : tp_send_window_send_own(self->window, frame);
     Py_XDECREF(frame);
-    if (sent >= 0 && sent <= TP_LOOK) {
+    if (is_taken(self, in->lane.seq)) {
         tp_packer_commit(&self->packer);
     }
     return sent;
@@ -179,11 +182,13 @@ TP_HOT PyObject *tp_packer_send_next(StepPacker *self, PyObject *const *args, Py
     int sent = -1;
     tp_step_input in;
     tp_packer_arrays taken;
-    if (take_next(self, args, n, &in, &taken) == 0 && (sent = send_plain(self, &in)) == -2) {
-        sent = send_packed(self, &in);
-    }
-    if (sent >= 0 && sent <= TP_LOOK) {
-        took(self, in.step);
+    if (take_next(self, args, n, &in, &taken) == 0) {
+        if ((sent = send_plain(self, &in)) == -2) {
+            sent = send_packed(self, &in);
+        }
+        if (is_taken(self, in.lane.seq)) {
+            took(self, in.step);
+        }
     }
     tp_packer_release(&taken);
     return sent < 0 ? NULL : PyLong_FromLong(sent);
@@ -191,6 +196,14 @@ TP_HOT PyObject *tp_packer_send_next(StepPacker *self, PyObject *const *args, Py
 
 PyObject *tp_packer_withdraw(StepPacker *self, PyObject *unused) {
     (void)unused;
-    self->offered = 0;
+    settle(self);
     Py_RETURN_NONE;
+}
+
+PyObject *tp_packer_last_step(StepPacker *self, void *unused) {
+    (void)unused;
+    if (self->offered != 0 && is_taken(self, self->offered)) {
+        return PyLong_FromUnsignedLongLong(self->offered_step);
+    }
+    return self->any_step ? PyLong_FromUnsignedLongLong(self->last_step) : Py_NewRef(Py_None);
 }

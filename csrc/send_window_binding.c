@@ -117,6 +117,23 @@ static TP_HOT int hand_over(tp_send_window *self, PyObject *frame) {
     return yes;
 }
 
+/* put() raised, maybe behind its work, as the handler of a signal does: what may be on its way has
+ * its number. It is put once more, in case it was not: sent again when it is missed, it would stand
+ * behind all that follows. Of two the receiver drops one. */
+static void keep_raised(tp_send_window *self, PyObject *frame) {
+    PyObject *type, *value, *traceback;
+    PyErr_Fetch(&type, &value, &traceback);
+    if (reserve(self) == 0) {
+        keep(self, frame);
+        for (int more = 3; more > 0 && hand_over(self, frame) < 0; more--) {
+            PyErr_Clear(); /* the handler again, or there is no wire */
+        }
+    } else {
+        PyErr_Clear();
+    }
+    PyErr_Restore(type, value, traceback);
+}
+
 TP_HOT int tp_send_window_send_own(tp_send_window *self, PyObject *frame) {
     if (closed(self)) {
         return TP_CLOSED;
@@ -129,8 +146,12 @@ TP_HOT int tp_send_window_send_own(tp_send_window *self, PyObject *frame) {
         return -1;
     }
     const int taken = hand_over(self, frame);
-    if (taken <= 0) {
-        return taken < 0 ? -1 : TP_REFUSED;
+    if (taken == 0) {
+        return TP_REFUSED;
+    }
+    if (taken < 0) {
+        keep_raised(self, frame);
+        return -1;
     }
     if (reserve(self) < 0) { /* again: put() is foreign code */
         return -1;

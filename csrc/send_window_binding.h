@@ -25,7 +25,8 @@ typedef struct tp_send_window {
 } tp_send_window;
 
 /* Hands a frame over, numbers and keeps it: an enum tp_sent, or -1 with an error. Its header is
- * the window's `next`, and is not looked at again. */
+ * the window's `next`, and is not looked at again. Where put() raised it is kept all the same, for
+ * nobody knows how far it came; the window's `next` tells. */
 int tp_send_window_send_own(tp_send_window *self, PyObject *frame);
 
 /* handoff_binding.c: 1 taken, 0 not now, -1 with an error. */

@@ -88,7 +88,8 @@ class StepPacker:
     RowError.
     Each has one dimension. `pack_next` takes the header from `window` and whatever
     `convert(value, letter, name)` makes one of these of; what it packed counts
-    once the window took it, unless it is withdrawn.
+    once the window took it; `withdraw` forgets one that it did not take. `last_step` is the newest
+    step that it took.
     """
 
     def __init__(
@@ -158,6 +159,8 @@ class StepPacker:
     def withdraw(self) -> None: ...
     @property
     def bad_tokens(self) -> int: ...
+    @property
+    def last_step(self) -> int | None: ...
 
 # --- the client's inbox -------------------------------------------------------------------------
 

@@ -129,15 +129,18 @@ def test_a_step_that_does_not_grow_is_refused_and_one_that_was_not_taken_may_com
     assert packer.send_next(7, *rows) == _core.SEND_REFUSED
     packer.pack_next(7, *rows)
     packer.withdraw()
+    assert packer.last_step is None
     wire.takes = True
     packer.send_next(7, *rows)
+    assert packer.last_step == 7
     for step in (7, 6, 0):
         with pytest.raises(RowError, match=f"step {step} after step 7"):
             packer.send_next(step, *rows)
         with pytest.raises(RowError, match=f"step {step} after step 7"):
             packer.pack_next(step, *rows)
     assert window.send(packer.pack_next(9, *rows)) <= _core.SENT_LOOK
-    with pytest.raises(RowError, match="step 9 after step 9"):
+    assert packer.last_step == 9
+    with pytest.raises(RowError, match="step 9 after step 9, which was taken"):
         packer.send_next(9, *rows)
     assert wire.newest().columns["position"].tolist() == [1]
 
@@ -224,6 +227,40 @@ def test_the_lane_is_looked_at_every_32_frames() -> None:
     assert sent == [_core.SENT_FIRST, *[0] * 30, _core.SENT_LOOK, *[0] * 31, _core.SENT_LOOK]
 
 
+@pytest.mark.parametrize("behind", [True, False])
+@pytest.mark.parametrize("plain", [True, False])
+def test_an_interrupted_frame_is_put_all_the_same(behind: bool, plain: bool) -> None:
+    taken: list[bytes] = []
+    raises = [True, False, False, True, False, False]
+
+    def interrupted(frame: bytes, /) -> bool:
+        interrupt = raises.pop(0)
+        if behind or not interrupt:
+            taken.append(frame)
+        if interrupt:
+            raise KeyboardInterrupt
+        return True
+
+    window = _core.SendWindow(1 << 20, INSTANCE, SENDER, interrupted)
+    window.receiver = RECEIVER
+    packer = _core.StepPacker(DP, TP, SLOTS, VOCAB, window, as_array)
+    more = (None if plain else [1],)
+    for step in range(1, 5):
+        rows = (step, 1, np.array([handle(0)]), np.array([step]), *more)
+        if step % 2:
+            with pytest.raises(KeyboardInterrupt):
+                packer.send_next(*rows)
+        else:
+            packer.send_next(*rows)
+        assert packer.last_step == step
+    frames = window.between(1, 4)
+    assert [frame for i, frame in enumerate(taken) if frame not in taken[:i]] == frames
+    read = [oracle.read(frame, 1) for frame in frames]
+    assert [frame.columns["tokens"].tolist() for frame in read] == [[1], [2], [3], [4]]
+    named = [frame.columns for frame in read if not frame.continues]
+    assert [c["position"].tolist() for c in named[1:]] == [[i] for i in range(1, len(named))]
+
+
 def test_errors_of_the_wire_pass_through() -> None:
     def broken(frame: bytes, /) -> bool:
         raise OSError("no wire")
@@ -234,7 +271,13 @@ def test_errors_of_the_wire_pass_through() -> None:
     for _ in range(2):
         with pytest.raises(OSError, match="no wire"):
             packer.send_next(next(STEP), 1, np.array([handle(0)]), np.array([5]), None, None, None)
-    assert window.next_seq == 1 and len(window) == 0
+    assert window.next_seq == 3 and len(window) == 2  # kept: nobody knows how far they came
+    with pytest.raises(OSError, match="no wire"):
+        window.send(packer.pack_next(8000, 1, np.array([handle(0)]), np.array([5])))
+    packer.withdraw()  # of no use: it has its number
+    assert packer.last_step == 8000 and len(window) == 3
+    positions = [oracle.read(frame, 1) for frame in window.between(1, 3)]
+    assert positions[2].columns["position"].tolist() == [2]
     with pytest.raises(TypeError, match="a packer with a window"):
         _core.StepPacker(DP, TP, SLOTS).send_next(1, 1, [], [])
     with pytest.raises(TypeError, match="a frame is bytes"):

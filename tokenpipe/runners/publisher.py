@@ -128,13 +128,17 @@ class Publisher:
                 is not OK or FINISHED it may be dropped.
 
         A token that is negative or outside the vocabulary turns its own row into an error; the
-        other rows go on. After an exception nothing was sent or numbered:
+        other rows go on. After one of these exceptions nothing was sent or numbered:
 
         - `RowError` (an argument is wrong; says which), `FrameTooLarge`, `LaneFull` (policy
           `fail`, or `block` past `publish_s`): the step may be published again.
         - `LaneLost`: the processor died and every handle with it. Forget the batch, without
           drained rows, and `poll` until `ready`; publishing these handles again is of no use.
         - `LaneClosed`: this publisher was closed.
+
+        Any other, such as what the handler of a signal raises, may come before or behind the
+        sending: `last_step` tells. A step that it names went out and is refused if it comes again
+        (`RowError`, "which was taken"); else it may be published again.
         """
         if not self.sends:
             return
@@ -167,10 +171,10 @@ class Publisher:
         more: tuple[Any, ...] = logprob_columns(logprobs, len(handles))
         if annexes:
             more += annex_columns(annexes, len(handles), counts)
-        frame = self._packer.pack_next(
-            step, step_ns, handles, tokens, counts, status, drained, *more
-        )
         try:
+            frame = self._packer.pack_next(
+                step, step_ns, handles, tokens, counts, status, drained, *more
+            )
             self._lane.send(frame, self._patience_s)
         except FrameTooLarge as error:
             self._packer.withdraw()
@@ -187,6 +191,7 @@ class Publisher:
     def fail(self, error: str | BaseException) -> None:
         """Say that this rank cannot go on: its bindings are rescheduled with the reason."""
         self._guard.check("Publisher")
+        self._packer.withdraw()  # what an interrupted publish() packed has no number to lose
         lane = self._lane
         text = error if isinstance(error, str) else f"{type(error).__name__}: {error}"
         header = LaneHeader(self._instance.id, self.incarnation, lane.receiver, lane.next_seq)
@@ -213,6 +218,11 @@ class Publisher:
     def unacknowledged(self) -> int:
         """Frames that the processor has not yet applied."""
         return self._lane.unacked_frames
+
+    @property
+    def last_step(self) -> int | None:
+        """The newest step that was published: with the transport, or kept until it is; or None."""
+        return self._packer.last_step
 
     @property
     def bad_tokens(self) -> int:
