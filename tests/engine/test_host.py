@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import subprocess
 import sys
@@ -16,6 +17,7 @@ from tokenpipe.engine import SYNTHETIC, EngineSpec
 from tokenpipe.engine.host import EngineHost, start_host
 from tokenpipe.pulse import Pulse
 from tokenpipe.topology import Topology
+from tokenpipe.transport import HEALTH_FILE
 
 CLIENT = """
 import asyncio, sys
@@ -89,3 +91,26 @@ def test_client_that_takes_a_dead_ones_place_at_once_gets_its_output(
     assert serve_until(host, lambda: second.process.poll() is not None), second.out.read_text()
     assert second.process.returncode == 0 and second.tokens() == 20
     assert serve_until(host, lambda: host.scheduler.idle)
+
+
+def test_full_disk_is_logged_now_and_then_and_ends_nothing(
+    host: EngineHost, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    part = Path(host.endpoint) / f"{HEALTH_FILE}.part"
+    part.symlink_to("/dev/full")
+    asking = Asking(tmp_path, "asking", host.endpoint, 20)
+    asking.go()
+    looks = 0
+
+    def ended() -> bool:
+        nonlocal looks
+        looks += 1
+        host._watch_at = 0.0
+        host._look_around()
+        return asking.process.poll() is not None
+
+    with caplog.at_level(logging.ERROR, "tokenpipe.engine"):
+        assert serve_until(host, ended), asking.out.read_text()
+    assert asking.process.returncode == 0 and asking.tokens() == 20
+    said = [record for record in caplog.records if "No space left on device" in record.message]
+    assert 1 <= len(said) < looks

@@ -8,6 +8,7 @@ import random
 import signal
 import socket
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ from tests.conftest import eventually
 from tests.serve.running import HELD, Running, descendants, gone
 from tests.serve.test_start import sweep
 from tests.serve.test_stop import Caller
+from tokenpipe.transport import HEALTH_FILE
 
 soak = pytest.mark.soak
 NOTICED_S = 2.0
@@ -204,6 +206,31 @@ def test_stopped_process_is_reported_by_name_and_can_go_on(
         server.stop()
         for caller in callers:
             caller.join(20)
+
+
+def test_status_that_cannot_be_written_is_said_and_ends_nothing(
+    tmp_path: Path, runtime_dir: Path
+) -> None:
+    """As on a full disk: what is in the way here, a test can take away again."""
+    with Running(tmp_path, runtime_dir, timeouts={"stuck_s": 1.0}) as server:
+        engine = server.pid("tp:engine 0")
+        in_the_way = runtime_dir / "it" / f"{HEALTH_FILE}.part"
+
+        def blocked() -> bool:
+            with suppress(FileExistsError):  # it is being written
+                in_the_way.mkdir()
+            return in_the_way.is_dir()
+
+        assert eventually(blocked)
+        assert eventually(lambda: "engine 0" in server.ready()["problems"]), server.ready()
+        assert "cannot write it" in server.ready()["problems"]["engine 0"]
+        said = server.post("/v1/completions", {"prompt": [1], "max_tokens": 3})
+        assert said.status_code == 200
+        in_the_way.rmdir()
+        assert eventually(server.is_ready), server.ready()
+        assert server.pid("tp:engine 0") == engine
+        log = (server.log_dir / "engine-0.log").read_text()
+        assert log.count("its status cannot be written") == 1, log
 
 
 @pytest.mark.case("B45")

@@ -1,7 +1,7 @@
 """Write down, in the instance's directory, how its hops are; read it anywhere.
 
 The engine's process writes it several times a second and whenever something changes, so an old one
-says that the engine itself is stuck.
+says that the engine itself is stuck, or that its file system is full.
 """
 
 from __future__ import annotations
@@ -38,20 +38,24 @@ class HealthWriter:
         self._due = float("-inf")
 
     def write(self, health: Health, now: float) -> None:
-        """Write where it is due or where a problem came or went."""
+        """Write where it is due or where a problem came or went.
+
+        OSError where it cannot be written: the next call tries again, whatever is due.
+        """
         last = self._last
         news = last is None or (last.problems, last.ranks_up) != (health.problems, health.ranks_up)
         if not news and now < self._due:
             return
-        self._last, self._due = health, now + HEALTH_S
+        self._last = None
         text = json.dumps({"time": time.monotonic(), **asdict(health)})
         descriptor = os.open(self._part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
         with os.fdopen(descriptor, "w") as file:
             file.write(text)
         self._part.replace(self._whole)  # a reader sees all of it or none
+        self._last, self._due = health, now + HEALTH_S
 
     def close(self) -> None:
-        """Remove it."""
+        """Remove it. OSError where it stays."""
         self._part.unlink(missing_ok=True)
         self._whole.unlink(missing_ok=True)
 
@@ -61,8 +65,11 @@ def read_health(directory: Path, stuck_s: float) -> Health:
     try:
         raw = json.loads((directory / HEALTH_FILE).read_text())
     except FileNotFoundError:
-        return Health({"engine 0": "is not there"})
+        return Health({"engine 0": "is not there, or cannot write its status"})
+    except OSError as error:
+        return Health({"engine 0": f"its status cannot be read: {error.strerror}"})
     age = time.monotonic() - raw["time"]
     if age > stuck_s:
-        return Health({"engine 0": f"no sign of life for {age:.0f} s"})
+        said = "its status is that old: it is stuck, or cannot write it, as its log would say"
+        return Health({"engine 0": f"no sign of life for {age:.0f} s ({said})"})
     return Health(raw["problems"], tuple(raw["ranks_up"]), raw["running"], raw["waiting"])

@@ -122,7 +122,10 @@ class EngineHost:
     def abandon(self, timeout_s: float = 1.0) -> None:
         """Stop everything, whatever the workers still had to say."""
         self._workers.close(0.0)
-        self._health.close()
+        try:
+            self._health.close()
+        except OSError as error:  # no reason to leave processors behind
+            _log.error("its status cannot be removed from %s: %s", self.endpoint, error.strerror)
         self.pipe.close(timeout_s)
 
     def __enter__(self) -> Self:
@@ -221,12 +224,16 @@ class EngineHost:
                 problems[f"worker {child.spec.rank}"] = f"starting again: {phase}"
         for dp in set(range(self.topology.data_parallel_size)) - self._up:
             problems[f"rank {dp}"] = "is down"
-        self._health.write(
-            Health(
-                problems, self.scheduler.ranks_up, self.scheduler.running, self.scheduler.waiting
-            ),
-            now,
-        )
+        scheduler = self.scheduler
+        self._write(Health(problems, scheduler.ranks_up, scheduler.running, scheduler.waiting), now)
+
+    def _write(self, health: Health, now: float) -> None:
+        """Write down how all is. Nobody is served worse where that fails: a full disk ends none."""
+        try:
+            self._health.write(health, now)
+        except OSError as error:
+            said = f"its status cannot be written to {self.endpoint}: {error.strerror}"
+            self._limit.log(_log, logging.ERROR, "status", f"{said}; it serves on")
 
     @property
     def _stuck_s(self) -> float:
