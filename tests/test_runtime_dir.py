@@ -10,7 +10,7 @@ import pytest
 from tokenpipe.errors import ConfigError
 from tokenpipe.plan import plan
 from tokenpipe.topology import Topology
-from tokenpipe.transport import Instance
+from tokenpipe.transport import Instance, Reservation
 
 SOCKET_BYTES = 107
 
@@ -65,3 +65,26 @@ def test_directory_that_is_too_long_alone_is_refused_by_name(
         create(Topology(runtime_dir=base, name=name))
     assert str(base) in str(caught.value) and "runtime_dir" in str(caught.value)
     base.rmdir()
+
+
+@pytest.mark.case("B12")
+@pytest.mark.parametrize("name", ["n", None])
+def test_nothing_is_made_below_a_path_that_is_refused(runtime_dir: Path, name: str | None) -> None:
+    base = runtime_dir / ("d" * 60) / ("e" * 60)
+    with pytest.raises(ConfigError, match="too long"):
+        create(Topology(runtime_dir=base, name=name))
+    with pytest.raises(ConfigError, match="too long"):
+        Reservation.take(base, "n")
+    assert not list(runtime_dir.iterdir())
+
+
+def test_a_path_that_no_directory_can_have_is_a_config_error(runtime_dir: Path) -> None:
+    for base in (runtime_dir / "a\0b", runtime_dir / "\ud800"):
+        for name in ("n", None):
+            with pytest.raises(ConfigError, match="runtime directory"):
+                Instance.create(base, name, {})
+        with pytest.raises(ConfigError, match="runtime directory"):
+            Reservation.take(base, "n")
+    for given in ("a\0b", Path("a\0b")):
+        with pytest.raises(ConfigError, match=r"runtime_dir: .*without a NUL"):
+            Topology(runtime_dir=given)

@@ -27,6 +27,8 @@ def _tuple(value: Any) -> Any:
 
 
 def _path(value: Any) -> Any:
+    if isinstance(value, str | Path) and "\0" in str(value):
+        raise ValueError("must be a path without a NUL")
     return Path(value) if isinstance(value, str) and value else value
 
 

@@ -15,7 +15,7 @@ from . import claim as locks
 from .claim import Claim
 from .guard import ForkGuard
 from .names import USUAL_LANE, check_room, directory_name, lock_name
-from .runtime_dir import check_base, check_private, default_base, make_private
+from .runtime_dir import check_base, check_private, default_base, make_private, resolved
 from .sweep import (
     INFO_FILE,
     OWNER,
@@ -65,7 +65,7 @@ class Instance:
         What a dead instance of that name left is taken over. `longest_lane` is the longest name
         this instance will have a socket for.
         """
-        base = default_base() if base is None else check_base(base)
+        base = _base(base, name, longest_lane)
         directory, owner = _own_directory(base, name, longest_lane)
         # What a dead predecessor left (its lock was free); locks of roles tell by themselves.
         remove_files(directory, {entry.name for entry in directory.glob("*.lock")})
@@ -164,7 +164,7 @@ class Reservation:
     @classmethod
     def take(cls, base: Path | None, name: str, *, longest_lane: str = USUAL_LANE) -> Reservation:
         """Make the directory and hold it. Raises ConfigError, LaneBusy naming the holder."""
-        base = default_base() if base is None else check_base(base)
+        base = _base(base, name, longest_lane)
         while True:
             directory = _make_directory(base, name, longest_lane)
             try:
@@ -193,6 +193,20 @@ class Reservation:
         remove_directory(self.directory)
 
 
+def _base(given: Path | None, name: str | None, longest_lane: str) -> Path:
+    """Return the base, made where missing; one that is too long is refused before that."""
+    if given is None:
+        return default_base()
+    base = resolved(given)
+    entry = _unnamed() if name is None else directory_name(base, name, longest_lane)
+    check_room(base / entry, longest_lane)
+    return check_base(given)
+
+
+def _unnamed() -> str:
+    return f"i{secrets.token_hex(4)}"
+
+
 def _own_directory(base: Path, name: str | None, longest_lane: str) -> tuple[Path, Claim]:
     while True:
         directory = _make_directory(base, name, longest_lane)
@@ -212,7 +226,7 @@ def _make_directory(base: Path, name: str | None, longest_lane: str) -> Path:
         make_private(directory, exist_ok=True)
         return directory
     while True:
-        directory = base / f"i{secrets.token_hex(4)}"
+        directory = base / _unnamed()
         check_room(directory, longest_lane)
         try:
             make_private(directory, exist_ok=False)

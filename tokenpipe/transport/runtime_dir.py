@@ -21,8 +21,17 @@ def default_base() -> Path:
     return base
 
 
+def resolved(base: Path) -> Path:
+    """Return where `base` is or would be; makes nothing. Raises ConfigError."""
+    try:
+        return Path(os.path.realpath(base))
+    except ValueError as error:  # a NUL, or what is no text of this file system
+        raise ConfigError(f"runtime directory {str(base)!r}: {error}") from None
+
+
 def check_base(base: Path) -> Path:
     """Return a given base, resolved and made where missing. Raises ConfigError."""
+    resolved(base)  # a name that no directory can have
     try:
         base.mkdir(mode=0o700, parents=True, exist_ok=True)
         base = base.resolve(strict=True)
