@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tokenpipe.errors import ConfigError, LaneError, LaneLost
+from tokenpipe.errors import ConfigError, LaneClosed, LaneError, LaneLost
 from tokenpipe.runners import StepLane, StepLaneReader
 from tokenpipe.wire import StepBind, StepPlan
 
@@ -97,6 +98,35 @@ def test_an_end_comes_after_the_last_plan(far: Make) -> None:
     assert reader.recv(timeout_s=30.0) == []  # at once: nothing follows
     lane.close()
     reader.close()
+
+
+@pytest.mark.parametrize("closing", [False, True])
+def test_an_end_waits_for_plans_that_no_worker_could_take_yet(far: Make, closing: bool) -> None:
+    f = far()
+    lane = f.step_lane()
+    sent = [plan(step) for step in range(1, 4)]
+    for one in sent:
+        lane.send(one)
+    lane.end()
+    with pytest.raises(LaneClosed):
+        lane.send(plan(4))
+    reader = StepLane.worker(f.endpoint)
+    plans: list[StepPlan] = []
+    if closing:
+        reading = threading.Thread(target=read_to_the_end, args=(reader, plans))
+        reading.start()
+        lane.close(timeout_s=20.0)
+        reading.join(20.0)
+    else:
+        f.until(lambda: reader.ended, lane.poll, lambda: plans.extend(reader.recv()))
+        lane.close()
+    assert plans == sent and reader.ended
+    reader.close()
+
+
+def read_to_the_end(reader: StepLaneReader, plans: list[StepPlan]) -> None:
+    while not reader.ended:
+        plans.extend(reader.recv(timeout_s=0.1))
 
 
 def test_a_rank_that_comes_anew_gets_only_what_is_sent_to_it(far: Make) -> None:

@@ -188,14 +188,14 @@ class StepLane:
     def end(self) -> None:
         """Say that no plan follows: the workers see `ended` once they have the last one."""
         for end in self._ends:
-            end.lane.end()
+            end.end()
 
     def close(self, timeout_s: float = 0.0) -> None:
         """End the lane: the workers see `ended`; waits for their word at most `timeout_s`."""
         self.end()
         deadline = self._clock() + timeout_s
         for end in self._ends:
-            end.lane.close(max(0.0, deadline - self._clock()))
+            end.close(deadline)
 
 
 class _End:
@@ -208,6 +208,8 @@ class _End:
         self._instance_id = instance.id
         self._waiting: deque[tuple[StepPlan, int]] = deque()
         self._waiting_bytes = 0
+        self._last = False  # no plan follows those that wait
+        self._clock = clock
         self.lane = open_sender(
             instance,
             step_lane(dp_rank, tp_rank),
@@ -225,7 +227,7 @@ class _End:
     def check(self, size: int) -> None:
         """Raise where a plan of at most `size` bytes cannot be taken."""
         lane = self.lane.port.lane
-        if self.lane.ending:
+        if self._last or self.lane.ending:
             raise LaneClosed(f"lane {lane} was ended")
         if size > PLAN_BYTES - FRAME_SPARE:
             raise FrameTooLarge(f"lane {lane}: a plan of {size} bytes, {PLAN_BYTES} is the bound")
@@ -241,7 +243,7 @@ class _End:
     def reset(self) -> None:
         self._waiting.clear()
         self._waiting_bytes = 0
-        if self.lane.receiver and not self.lane.ending:  # else nobody has anything to forget
+        if self.lane.receiver and not self._last:  # else nobody has anything to forget
             self.lane.doubt()
             self.add(StepPlan(0, reset=True), FRAME_SPARE)
 
@@ -265,6 +267,27 @@ class _End:
             lane.send(pack_control(header, plans))
             for _ in plans:
                 self._waiting_bytes -= self._waiting.popleft()[1]
+        if self._last and not self._waiting:
+            lane.end()
+
+    def end(self) -> None:
+        self._last = True
+        self.poll()
+
+    def close(self, deadline: float) -> None:
+        if self._waiting:
+            self._flush(deadline)
+        self.lane.close(max(0.0, deadline - self._clock()))
+
+    def _flush(self, deadline: float) -> None:
+        """Send what waits, or drop it at the deadline."""
+        lane, waiter = self.lane, Waiter()
+        waiter.add(lane.port)
+        while self._waiting and not lane.lost and (left := deadline - self._clock()) > 0:
+            waiter.wait(min(left, max(0.0, lane.next_deadline - self._clock())))
+            self.poll()
+        waiter.close()
+        self._waiting.clear()
 
 
 def _most_bytes(plan: StepPlan) -> int:
