@@ -5,15 +5,17 @@ from __future__ import annotations
 import asyncio
 import os
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
+from functools import partial
 from types import TracebackType
+from weakref import WeakMethod
 
 from typing_extensions import Self
 
 from tokenpipe.errors import LaneClosed, LaneLost, TokenpipeError
 from tokenpipe.topology import Topology
-from tokenpipe.transport import ForkGuard, Instance
+from tokenpipe.transport import ForkGuard, Instance, when_dropped
 from tokenpipe.types import SamplingParams
 
 from .core import ClientCore
@@ -47,6 +49,7 @@ class AsyncClient:
         self._timer_at = 0.0  # kept here: uvloop's handle of a time that has come does not know it
         self._scheduled = False
         self._lanes: Lanes | None = None
+        self._weak_tick = _weak(self._tick)
 
     async def __aenter__(self) -> Self:
         await self.open()
@@ -88,7 +91,10 @@ class AsyncClient:
             loop=self._loop,
             on_outgoing=self._soon,
         )
-        self._loop.add_reader(lanes.waiter.fileno(), self._readable)
+        what = f"AsyncClient {lanes.me.rank}"
+        self._keep = when_dropped(self, what, partial(_give_back, self._loop, lanes))
+        # The loop holds nobody who was let go; who waits for a stream holds its client.
+        self._loop.add_reader(lanes.waiter.fileno(), _weak(self._readable))
         self._turn()  # what came before the reader was there rings no bell
 
     # --- requests -------------------------------------------------------------------------------
@@ -200,7 +206,7 @@ class AsyncClient:
                 return
             self._timer.cancel()
         self._timer_at = deadline
-        self._timer = self._loop.call_at(deadline, self._tick)
+        self._timer = self._loop.call_at(deadline, self._weak_tick)
 
     def _soon(self) -> None:
         """Have `_turn` called when this turn of the loop is over, from whatever thread."""
@@ -219,6 +225,7 @@ class AsyncClient:
         if self._lanes is None:
             return
         lanes, self._lanes = self._lanes, None
+        self._keep()
         self._loop.remove_reader(lanes.waiter.fileno())
         if self._timer is not None:
             self._timer.cancel()
@@ -233,3 +240,24 @@ class AsyncClient:
 def _close_unwanted(opening: asyncio.Future[Lanes]) -> None:
     with suppress(Exception):  # it failed to open, so there is nothing to close
         opening.result().close(0.0)
+
+
+def _weak(method: Callable[[], None]) -> Callable[[], None]:
+    """Return what calls a method as long as its object is there."""
+    known = WeakMethod(method)
+
+    def call() -> None:
+        if (there := known()) is not None:
+            there()
+
+    return call
+
+
+def _give_back(loop: asyncio.AbstractEventLoop, lanes: Lanes) -> None:
+    """Close the lanes of a client that was let go, where its loop does not look at them."""
+    if loop.is_running() and asyncio._get_running_loop() is not loop:
+        loop.call_soon_threadsafe(_give_back, loop, lanes)
+        return
+    if not loop.is_closed():
+        loop.remove_reader(lanes.waiter.fileno())
+    lanes.close(0.0)

@@ -6,13 +6,14 @@ import os
 import time
 from collections import deque
 from collections.abc import Iterable, Iterator
+from functools import partial
 from types import TracebackType
 
 from typing_extensions import Self
 
 from tokenpipe.errors import FrameError, LaneClosed, LaneError
 from tokenpipe.topology import Topology
-from tokenpipe.transport import ForkGuard, Instance
+from tokenpipe.transport import ForkGuard, Instance, when_dropped
 from tokenpipe.types import RequestOutput, SamplingParams
 from tokenpipe.wire import GiveUp, OutputFrame
 
@@ -56,6 +57,8 @@ class Client:
         self._lanes = lanes
         self._close_s = topology.timeouts.close_s
         self._closed = False
+        what = f"Client {lanes.me.rank}"
+        self._keep = when_dropped(self, what, partial(lanes.close, 0.0))
         self._queue = FrameQueue()
         self._columns = False
         self._core = ClientCore(
@@ -218,4 +221,6 @@ class Client:
         self._core.fail(LaneClosed("the client was closed"))
         if not self._queue.frames:
             self._lanes.applied()  # whoever leaves the loop over frames() has taken the last one
-        return self._lanes.close(0.0 if gone else self._close_s)
+        unsent = self._lanes.close(0.0 if gone else self._close_s)
+        self._keep()
+        return unsent

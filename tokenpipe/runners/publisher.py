@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Mapping
+from functools import partial
 from types import TracebackType
 from typing import Any
 
@@ -18,13 +19,16 @@ from tokenpipe.errors import ConfigError, FrameTooLarge
 from tokenpipe.rows import RowAnnex
 from tokenpipe.topology import Topology
 from tokenpipe.transport import (
+    Claim,
     ForkGuard,
     Instance,
+    LaneSender,
     Peer,
     Role,
     new_incarnation,
     open_sender,
     wait_welcome,
+    when_dropped,
     worker_lane,
 )
 from tokenpipe.wire import LaneHeader, RankFailed, pack_control
@@ -95,6 +99,8 @@ class Publisher:
             self._lane.close(0.0)
             self._claim.release()
             raise
+        what = f"Publisher {rank}"
+        self._keep = when_dropped(self, what, partial(_give_back, self._lane, self._claim))
 
     def publish(
         self,
@@ -234,6 +240,7 @@ class Publisher:
         self._guard.check("Publisher")
         undelivered = self._lane.close(self._close_s if timeout_s is None else timeout_s)
         self._claim.release()
+        self._keep()
         return undelivered
 
     def __enter__(self) -> Publisher:
@@ -248,6 +255,11 @@ class Publisher:
     ) -> None:
         """Close."""
         self.close()
+
+
+def _give_back(lane: LaneSender, claim: Claim) -> None:
+    lane.close(0.0)
+    claim.release()
 
 
 def check_rank(topology: Topology, dp_rank: int, tp_rank: int) -> None:

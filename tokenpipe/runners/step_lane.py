@@ -27,6 +27,7 @@ from tokenpipe.transport import (
     open_receiver,
     open_sender,
     step_lane,
+    when_dropped,
 )
 from tokenpipe.wire import LaneHeader, StepPlan, pack_control, unpack_control
 
@@ -69,6 +70,7 @@ class StepLaneReader:
         self._clock = clock
         self._waiter = Waiter()
         self._waiter.add(self._lane.port)
+        self._keep = when_dropped(self, f"StepLaneReader {rank}", self._lane.close)
         self.ended = False
 
     def recv(self, timeout_s: float = 0.0) -> list[StepPlan]:
@@ -110,6 +112,7 @@ class StepLaneReader:
     def close(self) -> None:
         """Close this end."""
         self._lane.close()
+        self._keep()
 
 
 class StepLane:

@@ -6,6 +6,7 @@ Nothing is lost in silence; readiness is a handshake; whoever owns a socket or a
 from .changes import Change, PeerDown, PeerEnded, PeerUp
 from .claim import Claim
 from .context import context
+from .dropped import when_dropped
 from .guard import ForkGuard
 from .instance import ENDPOINT_VARIABLE, Instance, Reservation
 from .lanes import open_receiver, open_sender
@@ -71,5 +72,6 @@ __all__ = [
     "submit_lane",
     "sweep",
     "wait_welcome",
+    "when_dropped",
     "worker_lane",
 ]

@@ -53,13 +53,15 @@ class Claim:
 
 
 _mine: dict[str, Claim] = {}
-_lock = threading.Lock()
+_lock = (
+    threading.RLock()
+)  # a claim may be let go by the collector, in the middle of another's taking
 
 
 def _forked() -> None:
     # The child holds none of its parent's locks (and the mutex may have been held by a thread).
     global _lock
-    _lock = threading.Lock()
+    _lock = threading.RLock()
     _mine.clear()
 
 
