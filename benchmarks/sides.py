@@ -59,10 +59,11 @@ def drive(
     end = time.monotonic() + work.seconds
     step = 0
     while (now := time.monotonic()) < end:
-        wait_s = pace.wait_s(now)
-        if wait_s:
-            time.sleep(wait_s)  # keeps a rate; nothing else is waited for
-        pace.took()
+        if work.rate:
+            wait_s = pace.wait_s(now)
+            if wait_s:
+                time.sleep(wait_s)  # keeps a rate; nothing else is waited for
+            pace.took()
         step += 1
         rows, tokens = turns.step(step)
         begin = time.monotonic_ns()
