@@ -141,7 +141,7 @@ def test_requests_of_one_id_are_two(runtime_dir: Path) -> None:
 
 
 @pytest.mark.case("B36")
-@pytest.mark.parametrize("depth", [1, 2, 3])
+@pytest.mark.parametrize("depth", [1, *(pytest.param(n, marks=pytest.mark.soak) for n in (2, 3))])
 def test_late_rows_of_a_slot_go_to_nobody_else(runtime_dir: Path, depth: int) -> None:
     """`a`, `b`, `a` again in one slot, each bound while rows of the one before are under way."""
     with Engine(runtime_dir, depth=depth, slots_per_rank=1) as engine:

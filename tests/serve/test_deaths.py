@@ -92,6 +92,7 @@ def test_death_ends_streams_turns_red_and_green_again(
     assert server.process.returncode == 0
 
 
+@soak
 @pytest.mark.case("B45")
 def test_ranks_of_another_processor_go_on(tmp_path: Path, runtime_dir: Path) -> None:
     keys: dict[str, Any] = {"data_parallel_size": 2, "processors": {"count": 2}}
@@ -185,7 +186,10 @@ def test_api_workers_that_die_again_and_again_end_the_api_server(
 
 
 @pytest.mark.case("B45")
-@pytest.mark.parametrize("hop", ["worker 0.0", "processor 0", pytest.param("engine 0", marks=soak)])
+@pytest.mark.parametrize(
+    "hop",
+    ["worker 0.0", pytest.param("processor 0", marks=soak), pytest.param("engine 0", marks=soak)],
+)
 def test_stopped_process_is_reported_by_name_and_can_go_on(
     tmp_path: Path, runtime_dir: Path, hop: str
 ) -> None:

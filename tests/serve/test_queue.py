@@ -18,7 +18,7 @@ def test_a_full_queue_is_a_503_until_there_is_room(
 ) -> None:
     keys: dict[str, Any] = {"slots_per_rank": 2, "max_queued_requests": 3}
     with Running(tmp_path, runtime_dir, api={"workers": workers}, **keys) as server:
-        callers = [Caller(server, 250) for _ in range(5)]  # of 5 s
+        callers = [Caller(server, 120) for _ in range(5)]  # of 2.4 s
         assert eventually(lambda: server.ready()["waiting"] == 3)
         for stream in (False, True):
             body = {"prompt": [1], "max_tokens": 1, "stream": stream}
@@ -29,7 +29,7 @@ def test_a_full_queue_is_a_503_until_there_is_room(
         assert several.status_code == 503
         for caller in callers:
             caller.join(30)
-            assert (caller.tokens, caller.done) == (250, True), caller.error
+            assert (caller.tokens, caller.done) == (120, True), caller.error
         assert eventually(server.idle)
         several = server.post("/v1/completions", {"prompt": [1], "n": 5, "max_tokens": 2})
         assert several.status_code == 200 and len(several.json()["choices"]) == 5
