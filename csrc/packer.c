@@ -24,18 +24,12 @@ void tp_packer_free(tp_packer *p) {
     memset(p, 0, sizeof *p);
 }
 
-static inline uint64_t slot_of(const tp_packer *p, int64_t handle) {
-    /* another rank's handle, or one <= 0, wraps to a slot no rank has */
-    const uint64_t base = (uint64_t)p->dp << (TP_SLOT_BITS + TP_GENERATION_BITS);
-    return ((uint64_t)handle - base) >> TP_GENERATION_BITS;
-}
-
 /* Takes back what the last pack counted; its rows are still in the scratch. */
 void tp_packer_roll_back(tp_packer *p) {
     const tp_scratch *s = &p->scratch;
     while (p->counted > 0) {
         const size_t i = --p->counted;
-        tp_position *at = &p->at[slot_of(p, s->handles[i])];
+        tp_position *at = &p->at[tp_packer_slot(p, s->handles[i])];
         if (p->replaced > 0 && s->replaced[p->replaced - 1].row == i) {
             *at = s->replaced[--p->replaced].before;
         } else if (at->handle == s->handles[i]) {
@@ -53,7 +47,7 @@ void tp_packer_commit(tp_packer *p) {
 
 /* Begins a newer handle of a slot at 0; a row of a dead generation is left to the other end. */
 static int begin(tp_packer *p, size_t row, int64_t handle, uint32_t count) {
-    const uint64_t slot = slot_of(p, handle);
+    const uint64_t slot = tp_packer_slot(p, handle);
     if (slot >= p->slots || TP_HANDLE_GENERATION(handle) == 0) {
         return -1;
     }

@@ -82,6 +82,12 @@ typedef struct tp_packer {
     tp_scratch scratch;
 } tp_packer;
 
+/* The slot of one of this rank's handles; another rank's, or one <= 0, wraps to one no rank has. */
+static inline uint64_t tp_packer_slot(const tp_packer *p, int64_t handle) {
+    const uint64_t base = (uint64_t)p->dp << (TP_SLOT_BITS + TP_GENERATION_BITS);
+    return ((uint64_t)handle - base) >> TP_GENERATION_BITS;
+}
+
 /* 0, or -1 without memory. slots <= 65536, vocab_size in 1..2^31. */
 int tp_packer_init(tp_packer *p, uint32_t dp, uint32_t tp, uint32_t slots, uint32_t vocab_size);
 void tp_packer_free(tp_packer *p);

@@ -51,9 +51,8 @@ static TP_HOT size_t count(tp_packer *p, const uint8_t *handles, size_t n, uint8
 }
 
 static void take_back(tp_packer *p, const uint8_t *handles, size_t n) {
-    const uint64_t base = (uint64_t)p->dp << (TP_SLOT_BITS + TP_GENERATION_BITS);
     for (size_t i = 0; i < n; i++) {
-        p->at[((uint64_t)tp_load_i64(handles + 8 * i) - base) >> TP_GENERATION_BITS].count--;
+        p->at[tp_packer_slot(p, tp_load_i64(handles + 8 * i))].count--;
     }
 }
 

@@ -5,11 +5,6 @@
 
 #include "packer.h"
 
-static inline uint64_t slot_of(const tp_packer *p, int64_t handle) {
-    const uint64_t base = (uint64_t)p->dp << (TP_SLOT_BITS + TP_GENERATION_BITS);
-    return ((uint64_t)handle - base) >> TP_GENERATION_BITS;
-}
-
 /* Whether no handle has two rows: those would not stand one token further in the next frame. */
 static int is_sole(tp_packer *p) {
     tp_run *run = &p->run;
@@ -21,7 +16,7 @@ static int is_sole(tp_packer *p) {
         return 0;
     }
     for (; i < run->rows; i++) {
-        const uint64_t slot = slot_of(p, run->handles[i]);
+        const uint64_t slot = tp_packer_slot(p, run->handles[i]);
         const uint8_t bit = (uint8_t)(1u << (slot & 7));
         if (run->marks[slot >> 3] & bit) {
             break;
@@ -30,7 +25,7 @@ static int is_sole(tp_packer *p) {
     }
     const int sole = i == run->rows;
     while (i > 0) {
-        run->marks[slot_of(p, run->handles[--i]) >> 3] = 0;
+        run->marks[tp_packer_slot(p, run->handles[--i]) >> 3] = 0;
     }
     return sole;
 }
@@ -53,7 +48,7 @@ TP_HOT int tp_run_goes_on(tp_packer *p, const tp_step_input *in) {
 void tp_run_settle(tp_packer *p) {
     tp_run *run = &p->run;
     for (size_t i = 0; run->frames > 0 && i < run->rows; i++) {
-        p->at[slot_of(p, run->handles[i])].count += run->frames;
+        p->at[tp_packer_slot(p, run->handles[i])].count += run->frames;
     }
     run->frames = 0;
     run->rows = 0;
