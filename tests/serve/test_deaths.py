@@ -57,7 +57,7 @@ def all_hear_of_it(callers: list[Caller], died: float) -> None:
     for caller in callers:
         caller.join(20)
         assert caller.error and not caller.failed, (caller.error, caller.failed)
-        assert caller.ended - died < NOTICED_S + 1.0  # the machine of the test may be busy
+        assert caller.ended - died < NOTICED_S
 
 
 @pytest.mark.case("B45")
