@@ -89,6 +89,7 @@ class Policies(FrozenConfig):
     restarts: Annotated[int, Field(ge=1, le=1_000_000)] = 3  # of one process, within
     within_s: Seconds = 60.0
     on_stuck: Literal["report", "kill"] = "report"  # past timeouts.stuck_s
+    lost_rank: Literal["move", "end"] = "move"  # its requests go on at another, or end
 
 
 class Api(FrozenConfig):

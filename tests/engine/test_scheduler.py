@@ -253,16 +253,37 @@ def test_a_grant_goes_to_every_rank_with_every_plan() -> None:
     assert [plan.extra for plan in sent] == [b"8", b"8"]
 
 
+class Refusing(Model):
+    def __init__(self, ranks: int) -> None:
+        super().__init__(ranks)
+        self.refused: list[tuple[int, str]] = []
+
+    def reject(self, request: Request, error: str) -> None:
+        self.refused.append((request.internal_id, error))
+        self.ended.add(request.internal_id)
+
+
+def test_requests_of_a_lost_rank_end_where_told_so() -> None:
+    model = Refusing(2)
+    lanes = {rank.dp: rank for rank in model.ranks}
+    scheduler = Scheduler(model, lanes, slots=4, lost_rank="end")
+    for key in range(1, 11):
+        model.submit(key, 30)
+    scheduler.handle(model.events, 0.0)
+    model.events.clear()
+    scheduler.schedule(0.0)
+    lost = sorted(key for key, (rank, _) in model.bound.items() if rank.dp == 1)
+    model.lose(model.ranks[1])
+    scheduler.handle(model.events, 1.0)
+    assert not model.refused and not scheduler.idle
+    scheduler.schedule(1.0)
+    said = "unavailable: the worker that made it was lost"
+    assert sorted(model.refused) == [(key, said) for key in lost] and len(lost) == 4
+    assert (scheduler.running, scheduler.waiting) == (4, 2)  # the others go on, and wait
+
+
 def test_what_comes_to_a_full_queue_is_refused_at_the_next_plan() -> None:
-    class Refusing(Model):
-        def __init__(self) -> None:
-            super().__init__(1)
-            self.refused: list[tuple[int, str]] = []
-
-        def reject(self, request: Request, error: str) -> None:
-            self.refused.append((request.internal_id, error))
-
-    model = Refusing()
+    model = Refusing(1)
     scheduler = Scheduler(model, {0: model.ranks[0]}, slots=4, max_queued=2)
     for key in range(1, 10):  # four find a slot, two a place in the queue
         model.submit(key, 30)

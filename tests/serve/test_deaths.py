@@ -111,16 +111,23 @@ def test_ranks_of_another_processor_go_on(tmp_path: Path, runtime_dir: Path) -> 
 
 
 @pytest.mark.case("B45")
-def test_other_ranks_go_on(tmp_path: Path, runtime_dir: Path) -> None:
-    """Streams of the lost rank continue on the one that is left."""
-    keys: dict[str, Any] = {"data_parallel_size": 2, "policies": RESTART}
+@pytest.mark.parametrize("lost_rank", ["move", "end"])
+def test_other_ranks_go_on(tmp_path: Path, runtime_dir: Path, lost_rank: str) -> None:
+    """Streams of the lost rank continue on the one that is left, or end where told so."""
+    policies = {**RESTART, "lost_rank": lost_rank}
+    keys: dict[str, Any] = {"data_parallel_size": 2, "policies": policies}
     with Running(tmp_path, runtime_dir, **keys) as server:
         callers = [Caller(server, 150) for _ in range(10)]
         assert eventually(lambda: all(caller.tokens for caller in callers), 20.0)
+        died = time.monotonic()
         os.kill(server.pid("tp:worker 0.0"), signal.SIGKILL)
         for caller in callers:
             caller.join(30)
-            assert (caller.tokens, caller.done) == (150, True), caller.error
+        lost = [caller for caller in callers if not caller.done]
+        assert len(lost) == (5 if lost_rank == "end" else 0), [caller.error for caller in lost]
+        all_hear_of_it(lost, died)
+        assert all("the worker that made it was lost" in caller.error["message"] for caller in lost)
+        assert all(caller.tokens == 150 for caller in callers if caller.done)
         assert eventually(server.is_ready, 30.0)
 
 

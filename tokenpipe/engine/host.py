@@ -71,6 +71,7 @@ class EngineHost:
             {dp: self.pipe.step_lane(dp) for dp in range(topology.data_parallel_size)},
             slots=topology.slots_per_rank,
             wait_for_ranks=False,
+            lost_rank=topology.policies.lost_rank,
             max_queued=topology.max_queued_requests,
         )
         self.pipe.watch(self._workers.fileno())

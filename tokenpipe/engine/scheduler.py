@@ -11,10 +11,9 @@ import heapq
 import random
 from collections import Counter, OrderedDict, defaultdict
 from collections.abc import Iterable, Mapping
-from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from itertools import count
-from typing import Protocol
+from typing import Literal
 
 from tokenpipe.events import (
     Aborted,
@@ -28,32 +27,13 @@ from tokenpipe.events import (
     Rescheduled,
     Submitted,
 )
-from tokenpipe.types import Request
+from tokenpipe.types import Request, RescheduleReason
 from tokenpipe.wire import StepBind, StepPlan
 
+from .face import Engine, Plans
+
 NO_RANK = "unavailable: no worker is up"
-
-
-class Commands(Protocol):
-    """What a step may order from the processor of its rank."""
-
-    def bind(self, request: Request, slot: int) -> int: ...
-    def step_bind(self, handle: int) -> StepBind: ...
-    def preempt(self, handle: int) -> None: ...
-    def abort(self, request: Request) -> None: ...
-
-
-class Engine(Protocol):
-    """The part of Pipeline that a scheduler uses."""
-
-    def step(self, dp_rank: int) -> AbstractContextManager[Commands]: ...
-    def reject(self, request: Request, error: str) -> None: ...
-
-
-class Plans(Protocol):
-    """The engine's end of a StepLane."""
-
-    def send(self, plan: StepPlan) -> None: ...
+LOST = "unavailable: the worker that made it was lost"
 
 
 @dataclass(slots=True)
@@ -86,8 +66,9 @@ class Scheduler:
     `preempt_rate` and `abort_rate` are chances per bind; when it strikes is drawn evenly over the
     time that the request is expected to run. `grant` is put into each plan as the number of steps
     that a lockstep worker may run. Without `wait_for_ranks`, requests are rejected while no rank is
-    up, those that a lost rank left behind included. New requests are rejected where no slot is free
-    and `max_queued` wait already.
+    up, those that a lost rank left behind included; with `lost_rank` "end" these are rejected
+    though another is up. New requests are rejected where no slot is free and `max_queued` wait
+    already.
     """
 
     def __init__(
@@ -101,6 +82,7 @@ class Scheduler:
         seed: int = 0,
         reuse_early: bool = True,
         wait_for_ranks: bool = True,
+        lost_rank: Literal["move", "end"] = "move",
         max_queued: int | None = None,
     ) -> None:
         self._pipe = pipe
@@ -111,8 +93,9 @@ class Scheduler:
         self._random = random.Random(seed)
         self._reuse_early = reuse_early
         self._wait_for_ranks = wait_for_ranks
+        self._lost_rank = lost_rank
         self._max_queued = max_queued
-        self._refused: list[Request] = []  # the queue was full; told at the next `schedule`
+        self._refused: list[tuple[Request, str]] = []  # with the reason; told by `schedule`
         self._waiting: OrderedDict[int, tuple[Request, list[int]]] = OrderedDict()
         self._bindings: dict[int, Binding] = {}  # by handle, until released
         self._running: dict[int, Binding] = {}  # by request, until its outcome
@@ -166,7 +149,10 @@ class Scheduler:
                 case Rescheduled(request, handle, reason, ids):
                     self.counts[f"rescheduled_{reason}"] += 1
                     self._outcome(handle)
-                    self._waiting[request.internal_id] = (request, ids)
+                    if reason == RescheduleReason.RANK_LOST and self._lost_rank == "end":
+                        self._refused.append((request, LOST))
+                    else:
+                        self._waiting[request.internal_id] = (request, ids)
                 case PrefillDone(request, handle, ids):
                     self._outcome(handle)
                     self._waiting[request.internal_id] = (request, ids)
@@ -191,8 +177,8 @@ class Scheduler:
             self._strike(*heapq.heappop(self._strikes)[2:])
         if not self._free and not self._wait_for_ranks:
             self._reject_all()
-        for request in self._refused:
-            self._pipe.reject(request, f"unavailable: {self._max_queued} requests wait already")
+        for request, error in self._refused:
+            self._pipe.reject(request, error)
         self._refused.clear()
         placed = self._place()
         for dp in sorted({*placed, *self._orders, *(self._free if grant else ())}):
@@ -225,7 +211,8 @@ class Scheduler:
         if room is not None and self._free:
             room += sum(map(len, self._free.values()))  # these have a slot by the next plan
         if room is not None and len(self._waiting) >= room:
-            self._refused.append(request)
+            error = f"unavailable: {self._max_queued} requests wait already"
+            self._refused.append((request, error))
         else:
             self._waiting[request.internal_id] = (request, [])
 
