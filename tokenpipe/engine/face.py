@@ -1,4 +1,4 @@
-"""What a scheduler asks of the pipeline and of the workers' lanes; Pipeline and StepLane have it."""
+"""What a scheduler asks of pipeline and workers; `Pipeline` and `StepLane` have it."""
 
 from __future__ import annotations
 
