@@ -40,6 +40,7 @@ RANKS = 4
 CLIENTS = 2
 STOPPED = RANKS - 1
 BUCKET_S = 0.1
+TICK_S = 0.001  # a worker sleeps so long at least: four that wake for each step are the load
 SETTLE_S = 1.0  # after "go", and after a stop, before it counts
 
 Report = dict[str, Any]
@@ -185,9 +186,9 @@ def measure(batch: int, seconds: float, control: bool = False) -> Report:
     _, flood = Run(Workload(batch=batch, seconds=2.0), 0.0)()
     flood_rate = _delivered_per_s(flood) / RANKS / batch
     rate = flood_rate / 2
-    run = Run(
-        Workload(batch=batch, rate=rate, seconds=2 * (seconds + SETTLE_S) + 1.0), seconds, control
-    )
+    length_s = 2 * (seconds + SETTLE_S) + 1.0
+    paced = Workload(batch=batch, rate=rate, at_once=max(1, round(rate * TICK_S)), seconds=length_s)
+    run = Run(paced, seconds, control)
     workers, clients = run()
     before = _tokens_per_s(clients, run.window[0], seconds)
     during = _tokens_per_s(clients, run.window[1] + SETTLE_S, seconds)

@@ -52,14 +52,14 @@ def drive(
     """Publish steps at the rate for as long as told, then one with EOS for all; report it."""
     turns = Turns(keys, work.churn)
     make_us = _cost_of_making(Turns(keys, work.churn))
-    pace = Pace(work.rate, time.monotonic())
+    pace = Pace(work.rate / work.at_once, time.monotonic()) if work.rate else None
     begins: list[int] = []
     took = Samples()
     meter = Meter.start()
     end = time.monotonic() + work.seconds
     step = 0
     while (now := time.monotonic()) < end:
-        if work.rate:
+        if pace is not None and step % work.at_once == 0:
             wait_s = pace.wait_s(now)
             if wait_s:
                 time.sleep(wait_s)  # keeps a rate; nothing else is waited for

@@ -26,6 +26,7 @@ class Workload:
     clients: int = 1
     seconds: float = 2.0
     rate: float | None = None  # steps/s; None is flood
+    at_once: int = 1  # steps that a sleep of the pace leads to
     churn: bool = False  # each step one request, by turns, gets no token, as in a chunked prefill
     streams: bool = False  # every request has its own async consumer, else whole messages are read
 
