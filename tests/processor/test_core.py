@@ -205,6 +205,40 @@ def test_lane_gap_hands_back_every_live_binding() -> None:
     assert rig.stream(3).tokens == [5]
 
 
+def test_bind_whose_rows_a_gap_took_is_handed_back_unless_another_row_comes() -> None:
+    rig = Rig()
+    rig.processor.gap(0, 0, rig.now)
+    silent = rig.bind(1, slot=1, output_token_ids=(5, 6))
+    heard, preempted = rig.bind(2, slot=2), rig.bind(3, slot=3)
+    rig.feed(Row(heard, [5]))
+    rig.command(Preempt(preempted))
+    rig.drain(preempted)
+    rig.reports()
+    rig.pass_time(9.0)
+    later = rig.bind(4)  # its rows cannot have come before the gap
+    assert rig.reports() == []
+    rig.pass_time(1.5)
+    assert rig.reports() == [HandleRescheduled(silent, "gap", (5, 6))]
+    rig.pass_time(20.0)
+    assert rig.reports() == [HandleReleased(silent, "marker_timeout")]
+    rig.feed(Row(heard, [6]), Row(later, [7]))
+    assert (rig.stream(2).tokens, rig.stream(4).tokens) == ([5, 6], [7])
+
+
+def test_silent_or_lost_rank_misses_no_deadline_of_a_gap() -> None:
+    rig = Rig()
+    rig.processor.gap(0, 0, rig.now)
+    handle = rig.bind(1, slot=1)
+    rig.pass_time(60.0, alive=False)  # it may be in a long prefill
+    assert rig.reports() == []
+    rig.processor.rank_lost(0, "killed", rig.now)
+    rig.processor.rank_up(0, 9, rig.now)
+    rig.reports()
+    again = rig.bind(1, slot=1, rank_incarnation=9)
+    rig.pass_time(30.0)
+    assert rig.reports() == [] and again != handle
+
+
 def test_lost_rank_ends_all_its_bindings_and_can_return() -> None:
     rig = Rig()
     run, gone, late = rig.bind(1), rig.bind(2, slot=1), rig.new_handle(2)

@@ -84,6 +84,7 @@ class Commands:
                 m.cached_tokens,
                 m.annex_offset,
             )
+            self._life.bound(rank, m.handle, len(m.output_token_ids), now)
             if events is not None:
                 self._life.happened(rank, events, now)
 

@@ -88,6 +88,15 @@ class Lifecycle:
 
     # --- commands -----------------------------------------------------------------------------
 
+    def bound(self, rank: Rank, handle: int, total: int, now: float) -> None:
+        """Watch a binding that came soon after a gap: all rows that it will ever have may be lost.
+
+        Rows come at most `park_s` before their bind, so a later one has lost nothing.
+        """
+        if now - rank.gap_at <= self._park_s:
+            rank.bound_at[handle] = total
+            rank.unheard.set(handle, rank.life.read(now) + self._marker_s)
+
     def preempt(self, rank: Rank, handle: int, now: float) -> bool:
         """Take a running binding out of its slot; False: it has its outcome already."""
         state, drained = self._table.state(handle)
@@ -138,6 +147,7 @@ class Lifecycle:
 
     def gap(self, rank: Rank, now: float) -> None:
         """Hand back every binding of a rank of which frames are lost for good."""
+        rank.gap_at = now
         for handle, state in self._table.bindings(rank.dp):
             if state == State.PARKED:
                 self._table.lose_park(handle)
@@ -176,6 +186,11 @@ class Lifecycle:
         for handle in rank.drained.expired(now):
             self._reschedule(rank, handle, RescheduleReason.UNSOLICITED, now)
             self._release(rank, handle, DRAINED)
+        for handle in rank.unheard.expired(rank.life.read(now)):
+            state, drained = self._table.state(handle)
+            silent = self._table.total(handle) == rank.bound_at.pop(handle)
+            if state == State.RUNNING and silent and not drained:
+                self._reschedule(rank, handle, RescheduleReason.GAP, now)
         for handle in rank.markers.expired(rank.life.read(now)):
             if self._table.state(handle)[0] == State.PREEMPTING:
                 self._hand_back(handle, RescheduleReason.MARKER_TIMEOUT)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 from .timers import LifeClock, Timer
 from .verify import Verifier
 
@@ -16,6 +18,9 @@ class Rank:
         self.markers = Timer()  # a drained row is awaited; by the rank's clock
         self.drained = Timer()  # drained, though nobody asked; by the wall
         self.parked = Timer()  # rows without a bind; by the wall
+        self.gap_at = -math.inf  # when frames were lost for good
+        self.unheard = Timer()  # bound after that, and no row yet; by the rank's clock
+        self.bound_at: dict[int, int] = {}  # handle of those to the output it was bound with
         self.verifier = verifier
 
     def open(self, incarnation: int, now: float) -> None:
@@ -26,7 +31,9 @@ class Rank:
     def close(self) -> None:
         """End it, with all that was awaited."""
         self.incarnation = 0
-        for timer in (self.markers, self.drained, self.parked):
+        self.gap_at = -math.inf
+        self.bound_at.clear()
+        for timer in (self.markers, self.drained, self.parked, self.unheard):
             timer.clear()
         if self.verifier is not None:
             self.verifier.reset()
@@ -36,13 +43,15 @@ class Rank:
         self.markers.cancel(handle)
         self.drained.cancel(handle)
         self.parked.cancel(handle)
+        self.unheard.cancel(handle)
+        self.bound_at.pop(handle, None)
 
     @property
     def next_deadline(self) -> float | None:
         """Return when the first deadline is reached, as far as it can be known now."""
-        marker = self.markers.head()
+        lived = [timer.head() for timer in (self.markers, self.unheard)]
         dues = (
-            None if marker is None else self.life.when(marker),
+            *(None if due is None else self.life.when(due) for due in lived),
             self.drained.head(),
             self.parked.head(),
         )
