@@ -65,7 +65,8 @@ enum tp_binding_flag {
     TP_B_LOST = 128,    /* parked rows were dropped */
     TP_B_TEXT = 256,    /* its text is wanted */
     TP_B_PACED = 512,   /* its client wants fewer outputs than there are rows */
-    TP_B_ANNEX = 1024   /* annex holds something that is not sent */
+    TP_B_ANNEX = 1024,  /* annex holds something that is not sent */
+    TP_B_IN_RUN = 2048  /* only while a run of frames is taken: a row of it has this binding */
 };
 #define TP_B_SLOW                                                                                  \
     (TP_B_DRAINED | TP_B_PREFILL | TP_B_LOGPROBS | TP_B_MUTED | TP_B_LOST | TP_B_PACED |       \
@@ -133,6 +134,7 @@ typedef struct tp_basis {
     uint64_t instance, sender, seq; /* of that frame */
     int64_t *handles;
     uint32_t *position;
+    tp_binding **bindings; /* where a run found them, or NULL; not to be trusted without a look */
     uint32_t rows, capacity; /* rows 0: nothing to go on from */
 } tp_basis;
 
@@ -230,11 +232,31 @@ void tp_table_raise_floor(tp_table *t, tp_slot *slot, uint64_t generation);
 
 /* ---- table_feed.c ---- */
 tp_result tp_table_feed(tp_table *t, uint32_t dp, uint32_t tp, const uint8_t *data, size_t size);
+/* Tells of clients that have more unsent than they may; an event each, of room made before. */
+void tp_table_crowded(tp_table *t, uint64_t step);
+
+/* ---- table_run.c ---- */
+#define TP_RUN_MOST 64u /* frames taken together */
+
+typedef struct tp_bytes {
+    const uint8_t *data;
+    size_t size;
+} tp_bytes;
+
+/* Feeds the first of n frames of a rank's leader at once, as far as all their rows are plain; returns
+ * how many. 0: nothing has happened, and the first is for tp_table_feed. */
+uint32_t tp_table_feed_run(tp_table *t, uint32_t dp, const tp_bytes *frames, uint32_t n);
 
 /* ---- table_basis.c ---- */
 /* Gives a frame that continues the rows it means; TP_E_BASIS where it does not follow the basis. */
 tp_result tp_basis_take(tp_basis *basis, tp_step_view *v);
 void tp_basis_keep(tp_basis *basis, const tp_step_view *v); /* once it is applied */
+/* Whether a frame that names no rows is the one behind `ahead` frames that would be kept first. */
+static inline int tp_basis_leads_to(const tp_basis *basis, uint32_t ahead, const tp_step_view *v) {
+    return basis->rows == v->rows && v->lane.seq == basis->seq + 1 + ahead &&
+           v->lane.sender == basis->sender && v->lane.instance == basis->instance;
+}
+void tp_basis_advance(tp_basis *basis, uint32_t frames); /* applied, each with a token a row */
 void tp_basis_free(tp_basis *basis);
 
 /* ---- table_row.c: a row that is not plain ---- */

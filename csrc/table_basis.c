@@ -6,8 +6,7 @@
 
 tp_result tp_basis_take(tp_basis *basis, tp_step_view *v) {
     if (v->continues) {
-        if (basis->rows != v->rows || v->lane.seq != basis->seq + 1 ||
-            v->lane.sender != basis->sender || v->lane.instance != basis->instance) {
+        if (!tp_basis_leads_to(basis, 0, v)) {
             return TP_E_BASIS;
         }
         v->handles = (const uint8_t *)basis->handles;
@@ -28,6 +27,11 @@ tp_result tp_basis_take(tp_basis *basis, tp_step_view *v) {
         return TP_E_MEMORY;
     }
     basis->position = position;
+    tp_binding **bindings = realloc(basis->bindings, v->rows * sizeof(tp_binding *));
+    if (bindings == NULL) {
+        return TP_E_MEMORY;
+    }
+    basis->bindings = bindings;
     basis->capacity = v->rows;
     return TP_OK;
 }
@@ -36,6 +40,7 @@ void tp_basis_keep(tp_basis *basis, const tp_step_view *v) {
     uint32_t *restrict position = basis->position;
     if (!v->continues && v->rows > 0) {
         memcpy(basis->handles, v->handles, (size_t)v->rows * sizeof *basis->handles);
+        memset(basis->bindings, 0, (size_t)v->rows * sizeof(tp_binding *));
         if (v->position == NULL) {
             memset(position, 0, (size_t)v->rows * sizeof *position);
         } else {
@@ -51,8 +56,16 @@ void tp_basis_keep(tp_basis *basis, const tp_step_view *v) {
     basis->instance = v->lane.instance;
 }
 
+void tp_basis_advance(tp_basis *basis, uint32_t frames) {
+    for (uint32_t i = 0; i < basis->rows; i++) {
+        basis->position[i] += frames;
+    }
+    basis->seq += frames;
+}
+
 void tp_basis_free(tp_basis *basis) {
     free(basis->handles);
     free(basis->position);
+    free(basis->bindings);
     memset(basis, 0, sizeof *basis);
 }

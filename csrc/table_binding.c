@@ -109,6 +109,25 @@ static PyObject *table_feed(PyObject *self, PyObject *args) {
                            : tp_raise(table->state, result, "StepFrame");
 }
 
+/* Feeds the next frames of a list, one at least; 0: that is none it can take. */
+static uint32_t feed_some(tp_table *t, unsigned int dp, PyObject *list, Py_ssize_t at) {
+    tp_bytes frames[TP_RUN_MOST];
+    uint32_t n = 0;
+    for (; n < TP_RUN_MOST && at < PyList_GET_SIZE(list); at++, n++) {
+        PyObject *frame = PyList_GET_ITEM(list, at);
+        if (!PyBytes_CheckExact(frame)) {
+            break;
+        }
+        frames[n] = (tp_bytes){(const uint8_t *)PyBytes_AS_STRING(frame),
+                               (size_t)PyBytes_GET_SIZE(frame)};
+    }
+    const uint32_t fed = n == 0 ? 0 : tp_table_feed_run(t, dp, frames, n);
+    if (fed > 0 || n == 0) {
+        return fed;
+    }
+    return tp_table_feed(t, dp, 0, frames[0].data, frames[0].size) == TP_OK;
+}
+
 /* Stops behind a frame with events, and before whatever is no frame it can take. */
 static PyObject *table_feed_run(PyObject *self, PyObject *args) {
     tp_table *t = &((TableObject *)self)->table;
@@ -120,13 +139,11 @@ static PyObject *table_feed_run(PyObject *self, PyObject *args) {
     }
     t->event_count = 0;
     while (at >= 0 && at < PyList_GET_SIZE(frames) && t->event_count == 0) {
-        PyObject *frame = PyList_GET_ITEM(frames, at);
-        if (!PyBytes_CheckExact(frame) ||
-            tp_table_feed(t, dp, 0, (const uint8_t *)PyBytes_AS_STRING(frame),
-                          (size_t)PyBytes_GET_SIZE(frame)) != TP_OK) {
+        const uint32_t fed = feed_some(t, dp, frames, at);
+        if (fed == 0) {
             break;
         }
-        at++;
+        at += fed;
     }
     PyObject *events = tp_table_events(t);
     return events == NULL ? NULL : Py_BuildValue("nN", at, events);

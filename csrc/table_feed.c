@@ -150,6 +150,16 @@ WITH_AND_WITHOUT void feed_rows(tp_table *t, tp_rank *rank, const tp_step_view *
     t->counters.tokens += plain;
 }
 
+void tp_table_crowded(tp_table *t, uint64_t step) {
+    for (uint32_t i = 0; i < t->client_count; i++) {
+        tp_client *c = &t->clients[i];
+        if (!c->crowded && tp_client_bytes(c) > t->merge_limit) {
+            c->crowded = 1;
+            tp_table_event(t, TP_EV_CROWDED, i, 0, 0, step);
+        }
+    }
+}
+
 tp_result tp_table_feed(tp_table *t, uint32_t dp, uint32_t tp, const uint8_t *data, size_t size) {
     tp_step_view v;
     t->event_count = 0;
@@ -183,12 +193,6 @@ tp_result tp_table_feed(tp_table *t, uint32_t dp, uint32_t tp, const uint8_t *da
         feed_rows(t, rank, &v, again, 1);
     }
     tp_basis_keep(&rank->basis, &v);
-    for (uint32_t i = 0; i < t->client_count; i++) {
-        tp_client *c = &t->clients[i];
-        if (!c->crowded && tp_client_bytes(c) > t->merge_limit) {
-            c->crowded = 1;
-            tp_table_event(t, TP_EV_CROWDED, i, 0, 0, v.step);
-        }
-    }
+    tp_table_crowded(t, v.step);
     return TP_OK;
 }
