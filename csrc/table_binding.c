@@ -1,4 +1,4 @@
-/* The type Table: making it, feeding it, flushing it, reading it. */
+/* The type Table: making it, flushing it, reading it. */
 #include "table_binding.h"
 
 PyObject *tp_table_events(const tp_table *t) {
@@ -94,59 +94,6 @@ static void table_dealloc(PyObject *self) {
     Py_XDECREF(((TableObject *)self)->vocab);
     PyObject_Free(self);
     Py_DECREF(type);
-}
-
-static PyObject *table_feed(PyObject *self, PyObject *args) {
-    TableObject *table = (TableObject *)self;
-    unsigned int dp, tp;
-    Py_buffer frame;
-    if (!PyArg_ParseTuple(args, "IIy*:feed", &dp, &tp, &frame)) {
-        return NULL;
-    }
-    tp_result result = tp_table_feed(&table->table, dp, tp, frame.buf, (size_t)frame.len);
-    PyBuffer_Release(&frame);
-    return result == TP_OK ? tp_table_events(&table->table)
-                           : tp_raise(table->state, result, "StepFrame");
-}
-
-/* Feeds the next frames of a list, one at least; 0: that is none it can take. */
-static uint32_t feed_some(tp_table *t, unsigned int dp, PyObject *list, Py_ssize_t at) {
-    tp_bytes frames[TP_RUN_MOST];
-    uint32_t n = 0;
-    for (; n < TP_RUN_MOST && at < PyList_GET_SIZE(list); at++, n++) {
-        PyObject *frame = PyList_GET_ITEM(list, at);
-        if (!PyBytes_CheckExact(frame)) {
-            break;
-        }
-        frames[n] = (tp_bytes){(const uint8_t *)PyBytes_AS_STRING(frame),
-                               (size_t)PyBytes_GET_SIZE(frame)};
-    }
-    const uint32_t fed = n == 0 ? 0 : tp_table_feed_run(t, dp, frames, n);
-    if (fed > 0 || n == 0) {
-        return fed;
-    }
-    return tp_table_feed(t, dp, 0, frames[0].data, frames[0].size) == TP_OK;
-}
-
-/* Stops behind a frame with events, and before whatever is no frame it can take. */
-static PyObject *table_feed_run(PyObject *self, PyObject *args) {
-    tp_table *t = &((TableObject *)self)->table;
-    unsigned int dp;
-    PyObject *frames;
-    Py_ssize_t at;
-    if (!PyArg_ParseTuple(args, "IO!n:feed_run", &dp, &PyList_Type, &frames, &at)) {
-        return NULL;
-    }
-    t->event_count = 0;
-    while (at >= 0 && at < PyList_GET_SIZE(frames) && t->event_count == 0) {
-        const uint32_t fed = feed_some(t, dp, frames, at);
-        if (fed == 0) {
-            break;
-        }
-        at += fed;
-    }
-    PyObject *events = tp_table_events(t);
-    return events == NULL ? NULL : Py_BuildValue("nN", at, events);
 }
 
 static PyObject *table_flush(PyObject *self, PyObject *args) {
@@ -260,8 +207,8 @@ static PyObject *table_counters(PyObject *self, PyObject *none) {
 }
 
 static PyMethodDef methods[] = {
-    {"feed", table_feed, METH_VARARGS, "Apply a StepFrame of lane (dp, tp); return its events."},
-    {"feed_run", table_feed_run, METH_VARARGS,
+    {"feed", tp_table_py_feed, METH_VARARGS, "Apply a StepFrame of lane (dp, tp); return its events."},
+    {"feed_run", tp_table_py_feed_run, METH_VARARGS,
      "Apply frames of a rank's leader from an index on; return where it stopped, and events."},
     {"flush", table_flush, METH_VARARGS, "Return an OutputFrame of what is unsent, and events."},
     {"dirty_clients", table_dirty_clients, METH_NOARGS, "Return the clients with unsent rows."},

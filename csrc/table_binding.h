@@ -1,4 +1,4 @@
-/* What the two files of the Table type share. */
+/* What the files of the Table type share. */
 #ifndef TP_TABLE_BINDING_H
 #define TP_TABLE_BINDING_H
 
@@ -18,6 +18,10 @@ PyObject *tp_table_events(const tp_table *t);
 
 /* Fills a PyMem array with the ints of a sequence; 0, or -1 with an exception set. */
 int tp_ints(PyObject *sequence, int32_t **values, uint32_t *count);
+
+/* table_feed_binding.c: what workers sent. */
+PyObject *tp_table_py_feed(PyObject *self, PyObject *args);
+PyObject *tp_table_py_feed_run(PyObject *self, PyObject *args);
 
 /* table_commands_binding.c: one method per command on a binding or client. */
 PyObject *tp_table_py_bind(PyObject *self, PyObject *args);
