@@ -2,6 +2,8 @@
  * and a descriptor for each array at each call: with cold caches that is half of a publish. */
 #include "array_binding.h"
 
+#include "dlpack_binding.h"
+
 #define NPY_NO_DEPRECATED_API NPY_1_7_API_VERSION
 #include <numpy/ndarraytypes.h>
 
@@ -105,6 +107,10 @@ TP_HOT int tp_array_take(tp_state *state, PyObject *value, const tp_array_kind *
     if (PyObject_TypeCheck(value, (PyTypeObject *)state->ndarray) &&
         take_plain((PyArrayObject *)value, kind, array)) {
         return 0; /* the caller's arguments keep it alive */
+    }
+    if (convert != NULL && tp_dlpack_look(state, value, array) &&
+        allowed(kind, array->width == 8 ? 'q' : 'i', array->width)) {
+        return 0; /* as above */
     }
     if (convert != NULL) {
         held->converted = PyObject_CallFunction(convert, "OCs", value, kind->letters[0], kind->name);

@@ -72,6 +72,7 @@ static int core_traverse(PyObject *module, visitproc visit, void *arg) {
     Py_VISIT(state->frame_error);
     Py_VISIT(state->row_error);
     Py_VISIT(state->ndarray);
+    Py_VISIT(state->tensor);
     Py_VISIT(state->send_window);
     Py_VISIT(state->handoff);
     return 0;
@@ -82,6 +83,7 @@ static int core_clear(PyObject *module) {
     Py_CLEAR(state->frame_error);
     Py_CLEAR(state->row_error);
     Py_CLEAR(state->ndarray);
+    Py_CLEAR(state->tensor);
     Py_CLEAR(state->send_window);
     Py_CLEAR(state->handoff);
     return 0;

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from tokenpipe.errors import LaneError
+from tokenpipe.errors import LaneError, RowError
 from tokenpipe.runners import ModelRunner, Row, runner_for
 from tokenpipe.runners.devices import DeviceFacts
 from tokenpipe.runners.probe import ProbeModel
@@ -127,6 +127,8 @@ class Pub:
         if self.refuse is not None:
             error, self.refuse = self.refuse, None
             raise error
+        if len(np.shape(tokens)) != 1:  # as the packer does
+            raise RowError(f"tokens: shape {np.shape(tokens)}, needs one dimension, [n]")
         handles = [int(handle) for handle in handles]
         sizes = [1] * len(handles) if counts is None else [int(count) for count in counts]
         assert sum(sizes) == len(tokens) and len(sizes) == len(handles)

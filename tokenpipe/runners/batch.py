@@ -19,35 +19,31 @@ class Company:
     A step over it costs a count, whatever its size: rows are settled when it ends.
     """
 
+    __slots__ = ("_lengths", "_settled", "handles", "lasts", "rows", "taken")
+
     def __init__(self, rows: Sequence[Row] = ()) -> None:
         self.rows = list(rows)
         self.handles: I64 = np.array([row.handle for row in rows], np.int64)
+        self.taken = 0  # steps since its begin: a token of each row; count it here
+        self.lasts = min((row.left for row in rows), default=0)  # steps until a row has all it may
         self._lengths: I64 = np.array([row.length for row in rows], np.int64)  # as of its begin
-        self._taken = 0  # steps since its begin
-        self._steps = 0  # of these, not yet written into the rows
-        self._lasts = min((row.left for row in rows), default=0)
+        self._settled = 0  # of `taken`, written into the rows
 
     @property
     def lengths(self) -> I64:
         """Return a new int64 [rows], tokens of each sequence."""
-        return self._lengths + self._taken
+        return self._lengths + self.taken
 
     @property
     def over(self) -> bool:
         """Whether one of its rows has all tokens it may get."""
-        return self._steps >= self._lasts
-
-    def advance(self) -> None:
-        """Count one token for each row."""
-        self._taken += 1
-        self._steps += 1
+        return self.taken >= self.lasts
 
     def settle(self) -> None:
         """Write what was counted into the rows."""
         for row in self.rows:
-            row.produced += self._steps
-        self._lasts -= self._steps
-        self._steps = 0
+            row.produced += self.taken - self._settled
+        self._settled = self.taken
 
 
 class RunnerBatch:

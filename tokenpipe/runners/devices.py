@@ -160,10 +160,6 @@ class Device:
         self._calls = calls
         calls.set_device(self.name)
 
-    def read(self, tensor: Any) -> Array:
-        """Return the values of what lies on the host; they may be the tensor's own memory."""
-        return tensor if type(tensor) is np.ndarray else self._calls.read(tensor)
-
     def copy_off(self, tensors: Sequence[Any]) -> HostCopy:
         """Start to copy results to the host."""
         return HostCopy(self._calls, self.facts, tensors)

@@ -100,14 +100,8 @@ class Flight:
 
 def is_plain(part: Sampled) -> bool:
     """Whether a model's result is one id a row and nothing beside it."""
-    return are_ids(part) and len(part.tokens.shape) == 1
-
-
-def are_ids(part: Any) -> bool:
-    """Whether a model's result is ids and nothing beside them."""
-    return type(part) is Sampled and not (
-        part.counts is not None or part.logprobs is not None or part.annexes
-    )
+    beside = part.counts is not None or part.logprobs is not None or part.annexes
+    return not beside and len(part.tokens.shape) == 1
 
 
 class _Columns:

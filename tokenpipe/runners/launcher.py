@@ -30,19 +30,16 @@ class Launcher:
         """Forget what the newest step sampled."""
         self._last, self._last_rows = None, []
 
-    def decode(self, company: Company) -> Any:
-        """Run one step of rows that are not new; returns what the model does."""
-        if self._last is None:
-            return self._model.decode(company.rows, None, None)
-        part = self._model.decode(company.rows, self._fed(company.rows), company.lengths)
-        if isinstance(part, Sampled):
-            self.forget()
-        return part
+    @property
+    def feeds_back(self) -> bool:
+        """Whether the next decode is given what the newest step sampled: else the model has it."""
+        return self._last is not None
 
     def launch(self, step: int, batch: RunnerBatch, tried: Any = None) -> Flight:
         """Run one step of the batch and start to copy what it gave.
 
-        `tried` is what `decode` of the batch's company gave or raised, where it was called.
+        `tried` is what the model's decode of the batch's company gave or raised, where it was
+        called.
         """
         company, failed = batch.company(), list[int]()
         parts: list[Any] = []
@@ -50,7 +47,7 @@ class Launcher:
             try:
                 if isinstance(tried, RowsFailed):
                     raise tried
-                parts.append(self.decode(company) if tried is None else tried)
+                parts.append(self._decode(company) if tried is None else tried)
                 break
             except RowsFailed as error:
                 tried = None
@@ -75,7 +72,7 @@ class Launcher:
             parts = [self.sample(parts, rows, lengths)]
         one_each = all(part.counts is None and len(part.tokens.shape) == 1 for part in parts)
         if one_each:  # else how many they are is known once they arrive
-            company.advance()
+            company.taken += 1
             for row in fresh:
                 row.produced += 1
         flight = Flight(step, rows, handles, parts, self._device)
@@ -85,6 +82,14 @@ class Launcher:
         if fresh:
             batch.join(fresh)
         return flight
+
+    def _decode(self, company: Company) -> Any:
+        if not self.feeds_back:
+            return self._model.decode(company.rows, None, None)
+        part = self._model.decode(company.rows, self._fed(company.rows), company.lengths)
+        if isinstance(part, Sampled):
+            self.forget()
+        return part
 
     def sample(self, logits: list[Any], rows: list[Row], lengths: I64) -> Sampled:
         """Sample from the logits of one or two calls of the model."""

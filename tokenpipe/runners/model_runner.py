@@ -16,6 +16,7 @@ from tokenpipe.errors import (
     FrameTooLarge,
     LaneError,
     LaneLost,
+    RowError,
     RowsFailed,
     RunnerFailed,
     TokenpipeError,
@@ -25,12 +26,13 @@ from tokenpipe.wire import StepBind, StepPlan
 
 from .batch import Company, RunnerBatch
 from .devices import FACTS, Device, DeviceCalls, DeviceFacts, PaddleCalls
-from .flight import Flight, RankPublishes, are_ids
+from .flight import Flight, RankPublishes
 from .framework import load_paddle
 from .launcher import Launcher
-from .model import Model
+from .model import Model, Sampled
 from .warm_up import warm_up
 
+DONE = object()  # what a step that needs nothing more comes to
 IDLE_WAIT_S = 0.1  # a worker with nothing to publish polls at least every 100 ms
 
 
@@ -83,6 +85,9 @@ class ModelRunner:
         self._flights: deque[Flight] = deque()
         self._drained: list[int] = []  # handles that no step in flight has
         self._failed: RunnerFailed | None = None
+        # What decodes next where that is what decoded last, by a model that samples itself, and
+        # nothing else is to be done before: such a step is `_go_on`, whatever else makes it None.
+        self._going: Company | None = None
 
     @classmethod
     def facts(cls) -> DeviceFacts:
@@ -110,6 +115,7 @@ class ModelRunner:
         Raises `SlotBusy` for a slot that still runs; nothing was changed then.
         """
         gone = self._batch.change(binds, frees)
+        self._going = None
         (self._flights[-1].drained if self._flights else self._drained).extend(gone)
 
     def step(self) -> bool:
@@ -120,12 +126,11 @@ class ModelRunner:
         Raises `RunnerFailed` once the model or the device failed; the rank was reported then.
         """
         tried = None
-        if self._at_once and not (self._flights or self._drained or self._failed):
-            company = self._batch.steady()
-            if company is not None:
-                tried = self._step_at_once(company)
-                if tried is None:
-                    return True
+        if self._going is not None:
+            tried = self._go_on(self._going)
+            if tried is DONE:
+                return True
+            self._going = None
         self._publish_down_to(self.depth)
         if not self._batch.due:
             self.flush()
@@ -134,6 +139,8 @@ class ModelRunner:
             self._publish_markers()  # no step in flight to ride on: they wait for no forward
         self._launch(tried)
         self._publish_down_to(self.depth)
+        if self._at_once and not self._launcher.feeds_back:
+            self._going = self._batch.steady()
         return True
 
     def flush(self) -> None:
@@ -171,6 +178,7 @@ class ModelRunner:
 
     def forget(self) -> None:
         """Drop the batch and all that is in flight: after `LaneLost` nobody waits for it."""
+        self._going = None
         self._batch.forget()
         self._launcher.forget()
         self._flights.clear()
@@ -198,36 +206,40 @@ class ModelRunner:
         flight.drained, self._drained = self._drained, []
         self._flights.append(flight)
 
-    def _step_at_once(self, company: Company) -> Any:
+    def _go_on(self, company: Company) -> Any:
         """Decode, and publish out of the model's own buffer, what most steps on a CPU are.
 
         The rows of the step before, one id each, nothing in flight: that needs no copy and no
-        `Flight`, whose bytecodes cost as much as the publishing where a forward has just emptied
-        the caches. Returns None, or what the decode gave or raised, for `_launch` to go on from.
+        `Flight`. A forward has just emptied the caches, so each bytecode and each call here costs
+        as much as the packing of many rows. Returns DONE, or what the decode gave or raised, for
+        `_launch` to go on from.
         """
         try:
-            part = self._launcher.decode(company)
-            if not are_ids(part):
-                return part
-            tokens = self.device.read(part.tokens)
-            if (
-                tokens.ndim != 1
-            ):  # asked of the array: Paddle's own `ndim` costs as much as all this
-                return part
+            part = self.model.decode(company.rows, None, None)
         except RowsFailed as error:
             return error
         except Exception as error:
             raise self._give_up(error) from error
+        if type(part) is not Sampled:
+            return part
+        tokens, counts, logprobs, annexes = part
+        if counts is not None or logprobs is not None or annexes:
+            return part
         try:
             self._pub.publish(self.steps + 1, company.handles, tokens)
+        except RowError:  # no ids [rows] on the host: the long way copies, or says what is wrong
+            return part
         except LaneError as error:
+            self._going = None
             self._launch(part)  # now it is copied, and kept to be published by the next call
             self._refuse(error)
         except Exception as error:
             raise self._give_up(error) from error
         self.steps += 1
-        company.advance()
-        return None
+        company.taken += 1
+        if company.taken >= company.lasts:
+            self._going = None
+        return DONE
 
     # --- publishing ---
 
@@ -272,6 +284,7 @@ class ModelRunner:
         """Report the rank; its bindings are rescheduled from what was published."""
         what = f"step {self.steps + 1} on {self.device.name}: {type(error).__name__}: {error}"
         self._failed = RunnerFailed(what)
+        self._going = None
         self._flights.clear()
         self._pub.fail(what)
         return self._failed
