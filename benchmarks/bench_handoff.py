@@ -99,9 +99,11 @@ def worker(
     forward_s: float,
     clock: Clock,
     cores: list[int],
+    together: bool,
 ) -> None:
     """Time hand-offs beside bare sends, then blocks of steps published and thrown away."""
-    os.sched_setaffinity(0, cores[:1])
+    if together:
+        os.sched_setaffinity(0, cores[:1])  # and all threads that follow
     out = links.outbox("bare")
     with Publisher(endpoint) as publisher:
         pipe.send("ready")
@@ -123,6 +125,7 @@ def worker(
             bare.add(clock() - begin)
 
         forward.beside = send_bare
+        os.sched_setaffinity(0, cores[:1])  # this thread, and no other
         machine.settle()
         end = time.perf_counter() + work.seconds
         while time.perf_counter() < end:
@@ -189,7 +192,9 @@ def reader(pipe: Connection, links: ZmqLinks) -> None:
     pipe.recv()
 
 
-def measure(kind: str, forward_s: float, seconds: float, batch: int, clock: Clock) -> Report:
+def measure(
+    kind: str, forward_s: float, seconds: float, batch: int, clock: Clock, together: bool
+) -> Report:
     """Return p50, p99 and max of hand-off and bare send in µs, and the rate of the loop."""
     cores = sorted(os.sched_getaffinity(0))
     work = Workload(batch=batch, seconds=seconds)
@@ -201,7 +206,9 @@ def measure(kind: str, forward_s: float, seconds: float, batch: int, clock: Cloc
             beside = Side("bare reader", reader, links)
             try:
                 beside.hear(START_S)
-                worked, _, read = carry(work, worker, links, kind, forward_s, clock, cores)
+                worked, _, read = carry(
+                    work, worker, links, kind, forward_s, clock, cores, together
+                )
             finally:
                 beside.leave()
         finally:
@@ -220,11 +227,16 @@ def main(argv: list[str]) -> int:
         action="store_true",
         help="the forward thread's CPU time instead of the wall's, for a machine that others use",
     )
+    parser.add_argument(
+        "--together",
+        action="store_true",
+        help="leave the worker's threads for its sockets on the forward's core",
+    )
     parser.add_argument("--json", type=Path, help="file for the figures")
     args = parser.parse_args(argv)
     clock = time.thread_time_ns if args.cpu else time.perf_counter_ns
     reports = [
-        measure(kind, args.forward_ms / 1e3, args.seconds, args.batch, clock)
+        measure(kind, args.forward_ms / 1e3, args.seconds, args.batch, clock, args.together)
         for kind in ("numpy", "paddle")
     ]
     view = Table("ids", "hand-off p50 / p99 µs", "bare send p50 / p99 µs", "rate", "calls")

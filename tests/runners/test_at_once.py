@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
+from tests.runners.far import Far
 from tests.runners.rig import LoggedModel, Rig, bind, handle
 from tokenpipe.errors import FrameTooLarge, LaneFull, RowsFailed, RunnerFailed
 from tokenpipe.runners import CPUModelRunner, Row, Sampled
+from tokenpipe.runners.devices import PaddleCalls
 
 pytestmark = pytest.mark.usefixtures("paddle")
 
@@ -140,3 +143,61 @@ def test_a_model_may_go_over_from_logits_to_ids() -> None:
     while runner.step():
         pass
     assert pub.tokens == {handle(0): model.expected((1,), 9)}
+
+
+@pytest.mark.parametrize("dtype", ["int32", "int64"])
+def test_a_tensor_is_read_where_it_lies(paddle: Any, runtime_dir: Path, dtype: str) -> None:
+    class Tensors(Counter):
+        def decode(self, rows: Sequence[Row], last: Any, lengths: Any) -> Sampled:
+            ids = paddle.to_tensor(super().decode(rows, last, lengths).tokens)
+            if self.steps == 4:  # not as simple: the packer is given a copy
+                return Sampled(paddle.stack([ids, -ids], axis=1).astype(dtype)[:, 0])
+            return Sampled(ids.astype(dtype))
+
+    class Calls(PaddleCalls):
+        def read(self, host: Any) -> Any:
+            raise AssertionError("an array was made of it")
+
+    far = Far(runtime_dir)
+    with far.publisher() as pub:
+        runner = CPUModelRunner(Tensors(), pub, calls=Calls(paddle))
+        runner.change([bind(slot) for slot in range(3)])
+        for _ in range(7):
+            runner.step()
+        far.until(lambda: not pub.unacknowledged, pub.poll)
+        assert far.beside(pub.close) == 0
+    steps = far.steps()
+    assert [step.tokens.tolist() for step in steps] == [[n, 10 + n, 20 + n] for n in range(7)]
+    assert [step.positions.tolist() for step in steps] == [[n] * 3 for n in range(7)]
+    far.close()
+
+
+@pytest.mark.parametrize(
+    ("made", "why"),
+    [
+        (lambda ids: Sampled(ids.astype(np.float32)), "tokens: float32, needs int32 or int64"),
+        (lambda ids: Sampled(ids[:-1]), "tokens has 1 entries"),
+        (lambda ids: None, "TypeError|ValueError|AttributeError"),
+    ],
+)
+def test_what_are_no_ids_fails_the_rank_and_says_why(
+    paddle: Any, runtime_dir: Path, made: Callable[[Any], Any], why: str
+) -> None:
+    class Wrong(Counter):
+        def decode(self, rows: Sequence[Row], last: Any, lengths: Any) -> Any:
+            ids = super().decode(rows, last, lengths).tokens
+            return made(ids) if self.steps > 2 else Sampled(ids)
+
+    far = Far(runtime_dir)
+    with far.publisher() as pub:
+        runner = CPUModelRunner(Wrong(), pub)
+        runner.change([bind(slot) for slot in range(2)])
+        for _ in range(3):
+            runner.step()
+        with pytest.raises(RunnerFailed, match=why):
+            runner.step()
+        with pytest.raises(RunnerFailed, match=why):
+            runner.step()
+        assert pub.last_step == 3
+        assert far.beside(pub.close) == 0
+    far.close()
