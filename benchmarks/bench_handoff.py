@@ -1,9 +1,13 @@
 """Ask what a model runner costs the forward's thread: from "ids are sampled" to "next forward".
 
 A model that computes for a while and returns ids it has, as numpy and as Paddle CPU tensors, at
-batch 256; a bare pyzmq send of as many bytes takes turns in the same process. Then whole loops:
-the same steps published and thrown away, by turns, for the rate that the pipeline costs. The
-forward has one core to itself, processor, client and engine have the others.
+batch 256; a bare pyzmq send of as many bytes takes turns in the same process. To make the ids is
+the model's affair and not counted; what becomes of them is, the end of a tensor too. Then whole
+loops: the same steps published and thrown away, by turns, for the rate that the pipeline costs.
+
+The forward's thread has one core to itself, all else has the others: processor, client, engine and
+the threads of the worker's own sockets. A thread begins on the core of the one that makes it, and
+libzmq's would then send on the forward's, in its way: `--together` leaves them there.
 """
 
 from __future__ import annotations
@@ -40,6 +44,7 @@ from .workload import EOS, MAX_TOKENS, Tokens, Workload
 Report = dict[str, Any]
 Clock = Callable[[], int]
 FORWARD_BYTES = 1 << 21  # what a turn of computing touches: more than a core's own caches hold
+HEADER_BYTES = 64  # what a frame of a running batch has beside 4 bytes a row
 PAIRS = 10
 BLOCK_STEPS = 60
 
@@ -119,7 +124,7 @@ def worker(
         )
 
         def send_bare() -> None:
-            frame = bytes(16 * work.batch)
+            frame = bytes(4 * work.batch + HEADER_BYTES)
             begin = clock()
             out.send(frame)
             bare.add(clock() - begin)

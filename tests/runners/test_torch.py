@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
+from tests.runners.far import Far
 from tests.runners.rig import LoggedModel, Pub, bind, handle
 from tokenpipe.runners import CPUModelRunner, Row, Sampled
 
@@ -49,3 +51,28 @@ def test_tokens_of_torch(dtype: str) -> None:
     runner.change([bind(s, tokens=2) for s in range(3)])
     runner.step()
     assert pub.tokens == {handle(s): [s, s + 1] for s in range(3)}
+
+
+def test_its_ids_are_read_where_they_lie(runtime_dir: Path) -> None:
+    class Own(TorchModel):
+        def prefill(self, rows: Sequence[Row]) -> Any:
+            return Sampled(torch.tensor([row.slot for row in rows]))
+
+        def decode(self, rows: Sequence[Row], last: Any, lengths: Any) -> Any:
+            self.forwards += 1
+            made = torch.arange(len(rows) * 2, dtype=(torch.int32, torch.int64)[self.forwards % 2])
+            return Sampled(made[::2] if self.forwards > 4 else made[: len(rows)])
+
+        def free(self, row: Row) -> None: ...
+
+    far = Far(runtime_dir)
+    with far.publisher() as pub:
+        runner = CPUModelRunner(Own([]), pub)
+        runner.change([bind(slot) for slot in range(3)])
+        for _ in range(7):
+            runner.step()
+        far.until(lambda: not pub.unacknowledged, pub.poll)
+        assert far.beside(pub.close) == 0
+    got = [step.tokens.tolist() for step in far.steps()]
+    assert got == [[0, 1, 2]] * 5 + [[0, 2, 4]] * 2
+    far.close()
