@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable, Sequence
-from itertools import islice
 
 from tokenpipe.errors import FrameError
 from tokenpipe.transport import Gap, LaneReceiver, LaneSender, Peer, Waiter
-from tokenpipe.wire import LaneHeader, Message, pack_control_within, unpack_control
+from tokenpipe.wire import ControlQueue, Message, unpack_control
 
 MESSAGES_PER_FRAME = 256  # a bind may carry all ids of a long output
-LEAST_ROOM = 1 << 23
 
 
 class ProcessorLink:
@@ -36,11 +33,9 @@ class ProcessorLink:
         self.closed = False
         self._commands = commands
         self._reports = reports
-        self._me = me
-        self._instance_id = instance_id
         self._waiter = waiter
         self._clock = clock
-        self._waiting: deque[Message] = deque()
+        self._waiting = ControlQueue(instance_id, me.incarnation, MESSAGES_PER_FRAME)
         waiter.add(commands.port)
         waiter.add(reports.port)
 
@@ -60,31 +55,14 @@ class ProcessorLink:
         """Send commands, or keep them while the processor is not there or its lane is full."""
         if not self.closed:
             self._waiting.extend(messages)
-            self._send()
-
-    def _send(self) -> None:
-        lane = self._commands
-        while self._waiting and lane.ready:
-            messages = list(islice(self._waiting, MESSAGES_PER_FRAME))
-            header = LaneHeader(
-                self._instance_id, self._me.incarnation, lane.receiver, lane.next_seq
-            )
-            # What is packed and does not fit is packed again: not while little would.
-            if lane.unacked_frames and lane.room < LEAST_ROOM:
-                return
-            frame, sent = pack_control_within(header, messages, lane.room)
-            if not sent:
-                return
-            lane.send(frame)
-            for _ in range(sent):
-                self._waiting.popleft()
+            self._waiting.send(self._commands)
 
     def poll(self) -> list[Message]:
         """Return the processor's reports; sets `trouble` where they end in something unreadable."""
         if self.closed or self.trouble:
             return []
         self._commands.poll()
-        self._send()
+        self._waiting.send(self._commands)
         self._reports.changes()  # that it is gone, its process says; see `died`
         reports: list[Message] = []
         for item in self._reports.recv():

@@ -8,9 +8,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections import deque
 from collections.abc import Callable
-from itertools import islice
 
 from tokenpipe.errors import FrameError, LaneError
 from tokenpipe.postprocess import load_vocabulary
@@ -24,14 +22,7 @@ from tokenpipe.transport import (
     Port,
     Waiter,
 )
-from tokenpipe.wire import (
-    CloseClient,
-    LaneHeader,
-    Message,
-    OpenClient,
-    pack_control_within,
-    unpack_control,
-)
+from tokenpipe.wire import CloseClient, ControlQueue, Message, OpenClient, unpack_control
 
 from .core import Processor
 from .oddities import Oddities
@@ -42,7 +33,6 @@ _log = logging.getLogger(__name__)
 
 CONTROL_BYTES = 1 << 26  # commands or reports that the other side has not applied
 MESSAGES_PER_FRAME = 64  # each may carry all ids of a long output
-LEAST_ROOM = 1 << 23  # what is packed and does not fit is packed again: not while little would
 FRAMES_PER_TURN = 16  # of one lane: keeps a turn short, and an item of a slow reader small
 # Between two reads of the workers, where one floods and a client is behind. 16 steps a ms are more
 # than any model makes; where somebody makes more, it goes out in small items instead of in heaps.
@@ -73,7 +63,7 @@ class ProcessorService:
         self._clock = clock
         self._commands = commands
         self._reports = reports
-        self._unreported: deque[Message] = deque()
+        self._unreported = ControlQueue(instance.id, incarnation, MESSAGES_PER_FRAME)
         self._waiter = Waiter()
         self._beside = Waiter()  # all but the workers
         self._read_due = 0.0
@@ -205,19 +195,8 @@ class ProcessorService:
             outlet.close(0.0)
 
     def _send_reports(self) -> None:
-        lane = self._reports
-        lane.poll()
-        while self._unreported and lane.ready:
-            messages = list(islice(self._unreported, MESSAGES_PER_FRAME))
-            header = LaneHeader(self._instance.id, self.incarnation, lane.receiver, lane.next_seq)
-            if lane.unacked_frames and lane.room < LEAST_ROOM:
-                return  # the engine has stopped reading: they wait here
-            frame, sent = pack_control_within(header, messages, lane.room)
-            if not sent:
-                return
-            lane.send(frame)
-            for _ in range(sent):
-                self._unreported.popleft()
+        self._reports.poll()
+        self._unreported.send(self._reports)
 
     def close(self, timeout_s: float) -> None:
         """Hand out what is left within `timeout_s`, then close every lane."""

@@ -5,7 +5,8 @@ The format is written down in docs/wire.md; its only implementation is in csrc/.
 
 from .annex import pack_annex
 from .annex_reader import AnnexReader
-from .control import pack_control, pack_control_within, unpack_control
+from .control import pack_control, unpack_control
+from .control_queue import ControlQueue
 from .frames import OutputFrame, StepFrame
 from .lane import Kind, LaneHeader
 from .messages import (
@@ -38,6 +39,7 @@ __all__ = [
     "AnnexReader",
     "Bind",
     "CloseClient",
+    "ControlQueue",
     "Counters",
     "GiveUp",
     "HandleAborted",
@@ -63,6 +65,5 @@ __all__ = [
     "Submit",
     "pack_annex",
     "pack_control",
-    "pack_control_within",
     "unpack_control",
 ]
