@@ -82,6 +82,7 @@ def test_recv_waits_for_a_plan_and_not_for_ever(far: Make) -> None:
     assert reader.recv(timeout_s=30.0) == [plan(1)]
     lane.close()
     reader.close()
+    assert reader.recv() == []
 
 
 def test_an_end_comes_after_the_last_plan(far: Make) -> None:

@@ -267,6 +267,26 @@ def test_recv_stops_at_a_change(rig: Rig) -> None:
     turn(lambda: again.ready, again, receiver)
 
 
+def test_a_round_is_due_when_something_came_or_its_time_has(rig: Rig) -> None:
+    sender, receiver = rig.pair()
+    now = time.monotonic()
+    deadline = time.monotonic() + 10
+    while receiver.is_due(now):  # what is left of the greeting
+        assert receiver.recv() == [] and receiver.changes() == []
+        receiver.applied()
+        receiver.tick(now)
+        assert time.monotonic() < deadline
+    assert receiver.is_due(receiver.next_deadline)
+    rig.send(sender, 1)
+    while not receiver.is_due(now):
+        assert time.monotonic() < deadline
+    assert len(receiver.recv()) == 1
+    receiver.applied()
+    assert not receiver.is_due(now) and receiver.is_due(now + 1)  # the acknowledgement
+    receiver.close()
+    assert not receiver.is_due(now + 1000)
+
+
 def test_a_dead_sender_is_called_down_after_its_last_words(rig: Rig) -> None:
     sender, receiver = rig.pair()
     rig.send(sender, 5)

@@ -143,6 +143,12 @@ class LaneReceiver:
             return 0.0
         return inbox.next_deadline
 
+    def is_due(self, now: float) -> bool:
+        """Whether a round has anything to do: for who asks often, and mostly in vain."""
+        if self._closed:
+            return False
+        return now >= self.next_deadline or self.port.readable()
+
     def tick(self, now: float) -> None:
         """Do what is due by `now`: acknowledge, ask again, give up, look after the sender."""
         if not self._closed:
