@@ -8,6 +8,9 @@ loops: the same steps published and thrown away, by turns, for the rate that the
 The forward's thread has one core to itself, all else has the others: processor, client, engine and
 the threads of the worker's own sockets. A thread begins on the core of the one that makes it, and
 libzmq's would then send on the forward's, in its way: `--together` leaves them there.
+
+What an engine asks its scheduler for before a forward is no hand-off. A worker in `run(lane)` looks
+for plans there: `--plans` counts that too.
 """
 
 from __future__ import annotations
@@ -20,6 +23,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from pathlib import Path
 from statistics import median
@@ -32,7 +36,7 @@ from rich.table import Table
 from tokenpipe.bench.pace import Samples
 from tokenpipe.bench.summary import machine as describe_machine
 from tokenpipe.bench.worker import Discard
-from tokenpipe.runners import CPUModelRunner, Publisher, Row, Sampled
+from tokenpipe.runners import CPUModelRunner, Publisher, Row, Sampled, StepLane, StepLaneReader
 from tokenpipe.wire import StepBind
 
 from . import machine
@@ -47,6 +51,17 @@ FORWARD_BYTES = 1 << 21  # what a turn of computing touches: more than a core's 
 HEADER_BYTES = 64  # what a frame of a running batch has beside 4 bytes a row
 PAIRS = 10
 BLOCK_STEPS = 60
+
+
+@dataclass(frozen=True, slots=True)
+class How:
+    """What a run is told beside its workload."""
+
+    forward_s: float
+    clock: Clock
+    cores: tuple[int, ...]
+    together: bool
+    plans: bool
 
 
 class Forward:
@@ -77,8 +92,9 @@ class Forward:
         """Nothing is kept."""
 
     def same_as(self, other: Forward) -> None:
-        """Compute exactly as much as the other does."""
+        """Compute exactly as much as the other does, out of the same memory."""
         self._sums = other._sums
+        self._weights = other._weights
 
     def compute(self) -> None:
         """Do what a forward does."""
@@ -96,32 +112,23 @@ class Forward:
 
 
 def worker(
-    pipe: Connection,
-    endpoint: str,
-    work: Workload,
-    links: ZmqLinks,
-    kind: str,
-    forward_s: float,
-    clock: Clock,
-    cores: list[int],
-    together: bool,
+    pipe: Connection, endpoint: str, work: Workload, links: ZmqLinks, kind: str, how: How
 ) -> None:
     """Time hand-offs beside bare sends, then blocks of steps published and thrown away."""
-    if together:
-        os.sched_setaffinity(0, cores[:1])  # and all threads that follow
+    clock = how.clock
+    if how.together:
+        os.sched_setaffinity(0, how.cores[:1])  # and all threads that follow
     out = links.outbox("bare")
+    lane = StepLane.worker(endpoint) if how.plans else None
     with Publisher(endpoint) as publisher:
         pipe.send("ready")
         handles, keys = pipe.recv()
         tokens = Tokens(keys)
         to_tensor = _to_tensor(kind)
         bare = Samples()
-        forward = Forward(lambda: to_tensor(tokens.step()), forward_s, clock)
+        forward = Forward(lambda: to_tensor(tokens.step()), how.forward_s, clock)
         runner = CPUModelRunner(forward, publisher)
-        runner.change(
-            StepBind(handle, key, 0, (1,), max_tokens=MAX_TOKENS)
-            for handle, key in zip(handles, keys, strict=True)
-        )
+        runner.change(_binds(handles, keys))
 
         def send_bare() -> None:
             frame = bytes(4 * work.batch + HEADER_BYTES)
@@ -130,22 +137,27 @@ def worker(
             bare.add(clock() - begin)
 
         forward.beside = send_bare
-        os.sched_setaffinity(0, cores[:1])  # this thread, and no other
+        os.sched_setaffinity(0, how.cores[:1])  # this thread, and no other
         machine.settle()
         end = time.perf_counter() + work.seconds
+        step = _step(runner, lane)
         while time.perf_counter() < end:
-            runner.step()
+            step()
         handoff = forward.handoff.us()
         forward.beside = None
         unsent = Tokens(keys)  # made as the others are, and thrown away
-        silent = Forward(lambda: to_tensor(unsent.step()), forward_s, clock)
+        silent = Forward(lambda: to_tensor(unsent.step()), how.forward_s, clock)
         silent.same_as(forward)
-        ratios = _pairs(runner, silent, handles, keys, clock)
+        discarding = CPUModelRunner(silent, Discard())
+        discarding.change(_binds(handles, keys))
+        ratios = _pairs(step, _step(discarding, lane), clock)
         end_ids = to_tensor(np.full(work.batch, EOS, dtype=np.int32))
         forward.ids = lambda: end_ids
         runner.step()
         out.send(b"")
         publisher.close()
+        if lane is not None:
+            lane.close()
         pipe.send(
             {
                 "handoff_us": handoff,
@@ -158,26 +170,40 @@ def worker(
         pipe.recv()
 
 
-def _pairs(
-    runner: CPUModelRunner, silent: Forward, handles: list[int], keys: list[int], clock: Clock
-) -> list[float]:
-    """Return for each pair of blocks the published one's rate over that of the other."""
-    discarding = CPUModelRunner(silent, Discard())
-    discarding.change(
+def _binds(handles: list[int], keys: list[int]) -> list[StepBind]:
+    return [
         StepBind(handle, key, 0, (1,), max_tokens=MAX_TOKENS)
         for handle, key in zip(handles, keys, strict=True)
-    )
+    ]
+
+
+def _step(runner: CPUModelRunner, lane: StepLaneReader | None) -> Callable[[], object]:
+    """Return what a loop calls for each step."""
+    if lane is None:
+        return runner.step
+
+    def look_and_step() -> None:
+        lane.recv(0.0)
+        runner.step()
+
+    return look_and_step
+
+
+def _pairs(
+    publish: Callable[[], object], discard: Callable[[], object], clock: Clock
+) -> list[float]:
+    """Return for each pair of blocks the published one's rate over that of the other."""
     ratios = []
     for pair in range(PAIRS + 1):
-        order = (runner, discarding) if pair % 2 else (discarding, runner)
+        order = (publish, discard) if pair % 2 else (discard, publish)
         took = {}
         for one in order:
             begin = clock()
             for _ in range(BLOCK_STEPS):
-                one.step()
+                one()
             took[one] = clock() - begin
         if pair:  # the first warms up
-            ratios.append(took[discarding] / took[runner])
+            ratios.append(took[discard] / took[publish])
     return ratios
 
 
@@ -197,12 +223,9 @@ def reader(pipe: Connection, links: ZmqLinks) -> None:
     pipe.recv()
 
 
-def measure(
-    kind: str, forward_s: float, seconds: float, batch: int, clock: Clock, together: bool
-) -> Report:
+def measure(kind: str, work: Workload, how: How) -> Report:
     """Return p50, p99 and max of hand-off and bare send in µs, and the rate of the loop."""
-    cores = sorted(os.sched_getaffinity(0))
-    work = Workload(batch=batch, seconds=seconds)
+    cores = how.cores
     with tempfile.TemporaryDirectory(prefix="handoff-") as directory:
         links = ZmqLinks(directory)
         if len(cores) > 1:  # all but the forward, which takes the first for itself
@@ -211,9 +234,7 @@ def measure(
             beside = Side("bare reader", reader, links)
             try:
                 beside.hear(START_S)
-                worked, _, read = carry(
-                    work, worker, links, kind, forward_s, clock, cores, together
-                )
+                worked, _, read = carry(work, worker, links, kind, how)
             finally:
                 beside.leave()
         finally:
@@ -237,13 +258,20 @@ def main(argv: list[str]) -> int:
         action="store_true",
         help="leave the worker's threads for its sockets on the forward's core",
     )
+    parser.add_argument(
+        "--plans", action="store_true", help="look for plans before each step, as `run` does"
+    )
     parser.add_argument("--json", type=Path, help="file for the figures")
     args = parser.parse_args(argv)
-    clock = time.thread_time_ns if args.cpu else time.perf_counter_ns
-    reports = [
-        measure(kind, args.forward_ms / 1e3, args.seconds, args.batch, clock, args.together)
-        for kind in ("numpy", "paddle")
-    ]
+    how = How(
+        forward_s=args.forward_ms / 1e3,
+        clock=time.thread_time_ns if args.cpu else time.perf_counter_ns,
+        cores=tuple(sorted(os.sched_getaffinity(0))),
+        together=args.together,
+        plans=args.plans,
+    )
+    work = Workload(batch=args.batch, seconds=args.seconds)
+    reports = [measure(kind, work, how) for kind in ("numpy", "paddle")]
     view = Table("ids", "hand-off p50 / p99 µs", "bare send p50 / p99 µs", "rate", "calls")
     for report in reports:
         mine, bare = report["handoff_us"], report["bare_us"]
