@@ -29,6 +29,18 @@ def test_a_client_that_is_let_go_gives_its_place_back(runtime_dir: Path) -> None
             assert is_told(engine, count)
 
 
+def test_a_place_that_is_taken_again_at_once_has_its_output(runtime_dir: Path) -> None:
+    """What its engine had open to the one before is still closing, and connects once more."""
+    with fake_engine(runtime_dir, serve) as engine:
+        for _ in range(8):
+            for _ in range(3):
+                with pytest.warns(ResourceWarning, match="unclosed Client 0 was let go"):
+                    Client(engine.endpoint, name="same")
+            with Client(engine.endpoint, name="same") as client:
+                stream = client.generate([1], SamplingParams(max_tokens=3))
+                assert sum(len(out.token_ids) for out in stream) == 3
+
+
 def test_whoever_has_a_stream_has_its_client(runtime_dir: Path) -> None:
     with fake_engine(runtime_dir, serve) as engine:
         stream = Client(engine.endpoint).generate([1], SamplingParams(max_tokens=30))

@@ -344,7 +344,7 @@ def test_bytes_that_are_no_frame_are_dropped_and_counted(rig: Rig, bad: bytes) -
     got = turn(lambda: not sender.unacked_frames, sender, receiver)
     assert [seq_of(f) for f in got] == [1, 2]
     assert receiver.counters["bad_frames"] == 1
-    assert receiver.port.send(rig.worker.route.encode(), bad)
+    assert receiver.port.send(receiver._inbox.visitor.route, bad)
     turn(lambda: sender.counters["bad_frames"] == 1, sender, receiver)
     assert sender.ready
 

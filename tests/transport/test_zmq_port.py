@@ -11,10 +11,11 @@ from pathlib import Path
 import pytest
 import zmq
 
+from tests.conftest import eventually
 from tests.transport.child import child, line
 from tests.transport.rig import Rig, seq_of, turn
 from tokenpipe.errors import ForkError, LaneBusy, LaneError
-from tokenpipe.transport import Instance, ZmqReceiverPort, context
+from tokenpipe.transport import Instance, ZmqReceiverPort, ZmqSenderPort, context
 
 BIND = """
 import sys
@@ -81,6 +82,39 @@ def test_a_close_in_libzmqs_thread_does_not_take_the_successors_socket(owner: In
         assert os.path.exists(owner.lane_path("w0.0"))
     last.close()
     assert sorted(p.name for p in owner.directory.iterdir() if p.is_socket()) == []
+
+
+@pytest.mark.case("B13")
+def test_a_sender_that_reconnects_late_takes_no_connection_from_its_successor(
+    owner: Instance,
+) -> None:
+    """One life of a processor sends to two lives of a client: ROUTER_HANDOVER must see two peers.
+
+    Where it sees one, the second is never read again, and never told.
+    """
+
+    def comes(port: ZmqReceiverPort, frame: bytes) -> bool:
+        def came() -> bool:
+            while (message := port.recv_run(9, (0, 0, 0, 0), [])) is not None:
+                seen.append(message[1])
+            return frame in seen
+
+        seen: list[bytes] = []
+        return eventually(came)
+
+    def connect() -> ZmqSenderPort:
+        return ZmqSenderPort(owner, "w0.0", "worker:0.0:1", bound_bytes=4096)
+
+    first, early = receiver(owner), connect()
+    assert early.send(b"early") and comes(first, b"early")
+    first.close()
+    second, late = receiver(owner), connect()
+    assert late.send(b"late") and comes(second, b"late")
+    assert early.send(b"back") and comes(second, b"back")
+    for _ in range(3):
+        assert late.send(b"again") and comes(second, b"again")
+    for port in (early, late, second):
+        port.close()
 
 
 @pytest.mark.case("B73")

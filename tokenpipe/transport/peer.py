@@ -18,7 +18,7 @@ class Peer(NamedTuple):
 
     @property
     def route(self) -> str:
-        """The routing id on a lane: role:rank:incarnation."""
+        """How its routing ids begin: role:rank:incarnation."""
         return f"{self.role}:{self.rank}:{self.incarnation:x}"
 
 

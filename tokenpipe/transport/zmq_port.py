@@ -74,7 +74,9 @@ class ZmqSenderPort(_ZmqPort):
     def __init__(self, instance: Instance, lane: str, route: str, *, bound_bytes: int) -> None:
         super().__init__(zmq.DEALER, lane, _MAX_ANSWER_BYTES, bound_bytes)
         self.send = Handoff(self._send, _NOW, zmq.Again)  # False at the high-water mark
-        self._socket.setsockopt(zmq.ROUTING_ID, route.encode())
+        # Of this socket alone: an older one of the same life may still be on its way here, and a
+        # ROUTER that takes both for one leaves the connection of the younger unread for good.
+        self._socket.setsockopt(zmq.ROUTING_ID, f"{route}:{secrets.token_hex(4)}".encode())
         self._socket.connect(f"ipc://{instance.lane_path(lane)}")
 
     @property
