@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import tempfile
 import threading
 import time
@@ -16,6 +17,10 @@ from hypothesis import settings
 settings.register_profile("quick", deadline=None, max_examples=100)
 settings.register_profile("soak", deadline=None, max_examples=3000)
 settings.load_profile(os.environ.get("TOKENPIPE_HYPOTHESIS", "quick"))
+
+# A shell ignores SIGINT for what it starts in the background, and so would all that tests start.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 SETTLE_S = 3.0  # libzmq closes sockets in its own thread
 

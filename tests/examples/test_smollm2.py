@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tests.conftest import eventually
 from tests.examples.asking import Crowd
 from tokenpipe import SamplingParams
 
@@ -185,10 +186,12 @@ def test_the_engine_preempts_and_says_what_a_plain_loop_says(
         crowd = Crowd(engine.wait_up(), prompts, params)
         crowd.join(200)
         assert not crowd.is_alive() and crowd.error is None
+        # A client may have its last output before the engine has the event.
+        assert eventually(lambda: engine.counts["Finished"] == 8)
     finally:
         engine.end()
     assert engine.error is None
-    assert engine.counts["preempted"] > 0 and engine.counts["Finished"] == 8
+    assert engine.counts["preempted"] > 0
     for one, ids in zip(plain, crowd.tokens, strict=True):
         assert len(ids) == 24
         for got, expected, gap in zip(ids, one.ids, one.gaps, strict=True):
