@@ -44,7 +44,7 @@ def test_the_last_word_to_a_dead_client_is_dropped(runtime_dir: Path) -> None:
     with Pipeline(topology) as pipe:
         events: list[Event] = []
         first, second, third = killed_client(pipe, events)
-        link = pipe._clients._links[0]
+        link = pipe._parts.clients._links[0]
         assert link._output is not None
         deadline = time.monotonic() + 5
         while not link._output.lost:  # the lane knows it before the pipeline does
@@ -75,7 +75,7 @@ def test_what_a_dead_client_had_never_reaches_the_next_in_its_place(
             for event in events:
                 if isinstance(event, AbortRequested):
                     cmd.abort(event.request)
-        link = pipe._clients._links[0]
+        link = pipe._parts.clients._links[0]
         assert link.client and not link._rows
         (last,) = [e for e in events if isinstance(e, Submitted)][3:]
         assert isinstance(last, Submitted)
@@ -92,9 +92,9 @@ def test_a_place_is_taken_again_and_again(runtime_dir: Path, tmp_path: Path) -> 
         runtime_dir=runtime_dir, clients=1, slots_per_rank=4, processors={"mode": "inline"}
     )
     with engine(topology, tmp_path) as it:
-        ports = len(it.pipe._waiter._ports)
+        ports = len(it.pipe._parts.waiter._ports)
         for _ in range(10):
             answers = it.join(Asking(it.pipe.endpoint, [5, 50]))
             assert all(a.right and not a.error for a in answers)
         it.until(lambda: len(it.seen(ClientLost)) == 10)
-        assert len(it.pipe._waiter._ports) == ports  # nobody waits on the lanes of the gone
+        assert len(it.pipe._parts.waiter._ports) == ports  # nobody waits on the lanes of the gone

@@ -78,7 +78,7 @@ def test_one_part_that_fails_to_close_keeps_no_other_open(runtime_dir: Path) -> 
     def fail(end: float) -> None:
         raise RuntimeError("a plan lane fails")
 
-    pipe._step_lanes.close = fail  # type: ignore[method-assign]
+    pipe._parts.step_lanes.close = fail  # type: ignore[method-assign]
     with pytest.raises(RuntimeError, match="a plan lane fails"):
         pipe.close()
     assert list(runtime_dir.iterdir()) == []
@@ -101,7 +101,7 @@ def test_step_lanes_end_together(runtime_dir: Path, clock: Clock) -> None:
         while hear.is_alive():
             pipe.wait(0.02)
         begin = time.monotonic()
-        pipe._step_lanes.close(begin + 30.0)
+        pipe._parts.step_lanes.close(begin + 30.0)
         assert time.monotonic() - begin < 1.5
         for one in silent:
             one.close()

@@ -113,7 +113,7 @@ def test_a_processor_is_given_up_by_the_policy_after_the_last_word(
 def test_a_processor_that_cannot_be_understood_is_put_down_and_replaced(runtime_dir: Path) -> None:
     with Pipeline(Topology(runtime_dir=runtime_dir)) as pipe:
         first = pipe.processor_pids[0]
-        pipe._processors._links[0].trouble = "its reports cannot be read: a test says so"
+        pipe._parts.processors._links[0].trouble = "its reports cannot be read: a test says so"
         events: list[Event] = []
         while not any(isinstance(e, ProcessorUp) for e in events):
             assert pipe.wait(5.0)

@@ -6,7 +6,7 @@ import os
 import secrets
 import time
 from collections.abc import Callable, Sequence
-from contextlib import ExitStack
+from pathlib import Path
 from types import TracebackType
 
 from tokenpipe.errors import LaneClosed, ProcessorFailed, StartupError, TokenpipeError, afresh
@@ -17,19 +17,10 @@ from tokenpipe.events import (
     RankLost,
     RankUp,
 )
-from tokenpipe.plan import plan
 from tokenpipe.postprocess import check_tokenizer
 from tokenpipe.runners import StepLane
-from tokenpipe.supervisor import Supervisor
 from tokenpipe.topology import Topology
-from tokenpipe.transport import (
-    ENDPOINT_VARIABLE,
-    ForkGuard,
-    Instance,
-    Peer,
-    Waiter,
-    new_incarnation,
-)
+from tokenpipe.transport import ForkGuard
 from tokenpipe.types import FIRST_GENERATION, Request
 from tokenpipe.wire import (
     CloseClient,
@@ -42,12 +33,10 @@ from tokenpipe.wire import (
 )
 
 from .book import Book, Entry
-from .clients import Clients
 from .commands import StepCommands
 from .outcomes import Outcomes
-from .pool import Pool
-from .processors import Death, Processors
-from .step_lanes import StepLanes
+from .parts import Parts
+from .processors import Death
 
 
 class Pipeline:
@@ -79,71 +68,44 @@ class Pipeline:
         self._failure: ProcessorFailed | StartupError | None = None
         self._closed = False
         self._fresh = False  # `wait` has looked just now
-        self._closing_ends = 0.0
-        self._closing = ExitStack()  # what is open, the last first
         self._incarnations = [0] * topology.data_parallel_size
         # Far from any slot's number, and elsewhere in each life: what somebody made up, or kept
         # from an earlier engine, is nobody's handle.
         first = FIRST_GENERATION + secrets.randbelow(FIRST_GENERATION)
         self._book = Book(topology.data_parallel_size, topology.slots_per_rank, first)
         self._outcomes = Outcomes(self._book)
+        self._parts = parts = Parts(topology, self._book, self._outcomes, clock)
         try:
-            self._open()
+            parts.processors.start(self._turn)
+            for dp_rank in range(topology.data_parallel_size):
+                self.dispatch(dp_rank, [OpenRank(dp_rank, self._book.floors(dp_rank))])
+            parts.announce()
         except BaseException:
             self.close(timeout_s=0.0)
             raise
-
-    def _open(self) -> None:
-        topology, clock, closing = self.topology, self._clock, self._closing
-        self._waiter = waiter = Waiter()
-        closing.callback(waiter.close)
-        self._instance = instance = Instance.create(
-            topology.runtime_dir,
-            topology.name,
-            {"topology": topology.to_json_dict()},
-            longest_lane=max((lane.socket for lane in plan(topology).lanes), key=len),
-        )
-        closing.callback(instance.close)
-        self._claim = claim = instance.claim("engine", "0")
-        closing.callback(claim.release)
-        self.log_dir = topology.log_dir or instance.directory / "logs"
-        supervisor = Supervisor(self.log_dir, keep_logs=topology.log_dir is not None)
-        self._supervisor = supervisor
-        closing.callback(lambda: supervisor.close(self._time_to_close()))
-        me = Peer("engine", "0", new_incarnation())
-        self._clients = Clients(instance, topology, me, waiter, self._book, self._outcomes, clock)
-        closing.callback(lambda: self._clients.close(self._closing_ends))
-        self._clients.open()
-        self._pool = Pool(instance, topology, me, supervisor, waiter, clock)
-        self._processors = Processors(self._pool, topology, supervisor, clock)
-        closing.callback(lambda: self._processors.close(self._closing_ends))
-        self._step_lanes = StepLanes(instance, topology, waiter, clock)
-        closing.callback(lambda: self._step_lanes.close(self._closing_ends))
-        claim.attend()
-        self._processors.start(self._turn)
-        for dp_rank in range(topology.data_parallel_size):
-            self.dispatch(dp_rank, [OpenRank(dp_rank, self._book.floors(dp_rank))])
-        previous = os.environ.get(ENDPOINT_VARIABLE)
-        os.environ[ENDPOINT_VARIABLE] = self.endpoint
-        closing.callback(_restore_endpoint, self.endpoint, previous)
 
     # --- what an engine reads ---
 
     @property
     def endpoint(self) -> str:
         """Directory that workers and clients are given to find this instance."""
-        return str(self._instance.directory)
+        return str(self._parts.instance.directory)
+
+    @property
+    def log_dir(self) -> Path:
+        """Where the processors' output goes."""
+        return self._parts.log_dir
 
     @property
     def processor_pids(self) -> list[int]:
         """Process ids of the processors, this process's own where they run inline."""
-        if self._pool.inline:
+        if self._parts.pool.inline:
             return [os.getpid()]
-        return [child.pid for child in self._pool.children.values()]
+        return [child.pid for child in self._parts.pool.children.values()]
 
     def stuck(self, after_s: float) -> list[tuple[str, float]]:
         """Name the processors that gave no sign of life for so long, with the seconds."""
-        silent = self._supervisor.stuck(after_s)
+        silent = self._parts.supervisor.stuck(after_s)
         return [(f"processor {child.spec.rank}", seconds) for child, seconds in silent]
 
     def fileno(self) -> int:
@@ -151,11 +113,11 @@ class Pipeline:
 
         Call `poll` also every 100 ms: deadlines make no descriptor readable.
         """
-        return self._waiter.fileno()
+        return self._parts.waiter.fileno()
 
     def watch(self, fd: int) -> None:
         """Let `wait` also return when this descriptor of yours is readable."""
-        self._waiter.watch(fd)
+        self._parts.waiter.watch(fd)
 
     def wait(self, timeout_s: float | None = None) -> bool:
         """Wait until `poll` has something, at most `timeout_s`; True, also where nothing came.
@@ -175,7 +137,7 @@ class Pipeline:
                 break
             self._turn(left)
             self._fresh = True
-            if self._waiter.called:
+            if self._parts.waiter.called:
                 break
         return not self._closed
 
@@ -185,7 +147,7 @@ class Pipeline:
         Raises `ProcessorFailed` where a dead processor is given up and all events are read.
         """
         self._guard.check("Pipeline")
-        self._claim.attend()
+        self._parts.claim.attend()
         if not self._closed and not self._fresh:
             self._work()
         self._fresh = False
@@ -210,7 +172,7 @@ class Pipeline:
         if entry.handle is not None:
             raise TokenpipeError(f"reject: request {request.external_id!r} is bound; abort it")
         self._outcomes.reject(entry, error)
-        self._clients.send(self._outcomes.take_final_rows())
+        self._parts.clients.send(self._outcomes.take_final_rows())
 
     def step_lane(self, dp_rank: int = 0) -> StepLane:
         """Return the lane of plans to a DP rank's workers, made at the first call.
@@ -218,7 +180,7 @@ class Pipeline:
         Raises `ConfigError` for a rank that there is not.
         """
         self._check_open()
-        return self._step_lanes.of(dp_rank)
+        return self._parts.step_lanes.of(dp_rank)
 
     def counters(self, timeout_s: float = 1.0) -> dict[str, dict[str, int]]:
         """Ask every processor what it has counted: `{"processor 0": {"stale": 0, ...}, ...}`.
@@ -228,7 +190,7 @@ class Pipeline:
         """
         self._check_open()
         deadline = self._clock() + timeout_s
-        counts = self._processors.counts
+        counts = self._parts.processors.counts
         counts.ask()
         while counts.missing and (left := deadline - self._clock()) > 0:
             self._turn(min(left, 0.05))
@@ -241,7 +203,7 @@ class Pipeline:
         workers finish by themselves; what is left after `timeout_s` stays live.
         """
         self._check_open()
-        self._clients.draining = True
+        self._parts.clients.draining = True
         end = self._clock() + timeout_s
         events: list[Event] = []
         while (self._book.requests or self._book.bindings) and self._clock() < end:
@@ -259,11 +221,7 @@ class Pipeline:
             return
         self._closed = True
         patience = self.topology.timeouts.close_s if timeout_s is None else timeout_s
-        self._closing_ends = self._clock() + patience
-        self._closing.close()
-
-    def _time_to_close(self) -> float:
-        return max(0.0, self._closing_ends - self._clock())
+        self._parts.close(patience)
 
     def __enter__(self) -> Pipeline:
         """Return itself."""
@@ -282,7 +240,7 @@ class Pipeline:
 
     def dispatch(self, dp_rank: int, messages: Sequence[Message]) -> None:
         """Send commands to the processor that owns a DP rank."""
-        self._processors.dispatch(dp_rank, messages)
+        self._parts.processors.dispatch(dp_rank, messages)
 
     def incarnation(self, dp_rank: int) -> int:
         """Return the rank's present incarnation, 0 while it is down."""
@@ -291,7 +249,7 @@ class Pipeline:
     def end_unbound(self, entry: Entry) -> None:
         """Abort an unbound request: final output to its client, Aborted to the engine."""
         self._events.append(self._outcomes.end_unbound(entry))
-        self._clients.send(self._outcomes.take_final_rows())
+        self._parts.clients.send(self._outcomes.take_final_rows())
 
     # --- the work between ---
 
@@ -302,44 +260,39 @@ class Pipeline:
 
     def _turn(self, timeout_s: float) -> None:
         """Wait for something to do, at most `timeout_s`, and do it."""
-        self._claim.attend()
-        deadline = min(
-            self._processors.next_deadline,
-            self._clients.next_deadline,
-            self._step_lanes.next_deadline,
-            self._pool.next_deadline,
-        )
-        came = self._waiter.wait(max(0.0, min(timeout_s, deadline - self._clock())))
+        self._parts.claim.attend()
+        deadline = self._parts.next_deadline
+        came = self._parts.waiter.wait(max(0.0, min(timeout_s, deadline - self._clock())))
         if came or self._clock() >= deadline:
             self._work()
 
     def _work(self) -> None:
-        self._pool.turn()
-        for report in self._processors.reports():
+        self._parts.pool.turn()
+        for report in self._parts.processors.reports():
             self._report(report)
-        for death in self._processors.deaths():
+        for death in self._parts.processors.deaths():
             self._processor_died(death)
-        for happened in self._clients.serve():
+        for happened in self._parts.clients.serve():
             if isinstance(happened, OpenClient | CloseClient):
-                self._processors.broadcast(happened)
+                self._parts.processors.broadcast(happened)
             else:
                 self._events.append(happened)
-        self._step_lanes.poll()
-        self._clients.send(self._outcomes.take_final_rows())
-        self._pool.turn()
+        self._parts.step_lanes.poll()
+        self._parts.clients.send(self._outcomes.take_final_rows())
+        self._parts.pool.turn()
 
     def _report(self, report: Message) -> None:
         match report:
             case RankOpened():
                 self._incarnations[report.dp] = report.incarnation
-                self._step_lanes.renew(report.dp)
+                self._parts.step_lanes.renew(report.dp)
                 self._events.append(RankUp(report.dp, report.incarnation))
             case RankClosed():
                 self._incarnations[report.dp] = 0
-                self._step_lanes.reset(report.dp)
+                self._parts.step_lanes.reset(report.dp)
                 self._events.append(RankLost(report.dp, report.reason))
             case Counters():
-                self._processors.counts.hear(report)
+                self._parts.processors.counts.hear(report)
             case _:
                 event = self._outcomes.apply(report)
                 if event is not None:
@@ -354,17 +307,8 @@ class Pipeline:
                 self._report(RankClosed(dp_rank, f"processor {death.processor} was lost"))
         ranks = [OpenRank(dp, self._book.floors(dp)) for dp in death.ranks]
         try:
-            self._processors.replace(death, [*ranks, *self._clients.present()])
+            self._parts.processors.replace(death, [*ranks, *self._parts.clients.present()])
         except (ProcessorFailed, StartupError) as failure:
             self._failure = failure
         else:
             self._events.append(ProcessorUp(death.processor))
-
-
-def _restore_endpoint(ours: str, previous: str | None) -> None:
-    if os.environ.get(ENDPOINT_VARIABLE) != ours:
-        return  # another pipeline's by now
-    if previous is None:
-        del os.environ[ENDPOINT_VARIABLE]
-    else:
-        os.environ[ENDPOINT_VARIABLE] = previous
