@@ -27,7 +27,7 @@ from .streams import AsyncSamples, AsyncStream
 
 # Frames taken before consumers run: enough to share the cost of a turn, few enough that neither an
 # item nor a turn of the loop grows long under a flood.
-FRAMES_PER_TURN = 2
+FRAMES_PER_TURN = 1
 
 
 class AsyncClient:

@@ -25,9 +25,9 @@ from .opening import open_lanes
 from .sending import send_requests
 from .streams import SyncStream
 
-FRAMES_PER_READ = 64
+FRAMES_PER_READ = 16
 # Of `generate`: so few that what waits for its consumer is no more than the consumer let wait.
-FRAMES_PER_ITEM = 2
+FRAMES_PER_ITEM = 1
 
 
 class Client:

@@ -33,11 +33,12 @@ _log = logging.getLogger(__name__)
 
 CONTROL_BYTES = 1 << 26  # commands or reports that the other side has not applied
 MESSAGES_PER_FRAME = 64  # each may carry all ids of a long output
-FRAMES_PER_TURN = 16  # of one lane: keeps a turn short, and an item of a slow reader small
+FRAMES_PER_TURN = 32  # of one lane: keeps a turn short, and an item of a slow reader small
 # Between two reads of the workers, where one floods and a client is behind. 16 steps a ms are more
 # than any model makes; where somebody makes more, it goes out in small items instead of in heaps.
-PACE_S = 0.001
-# How often a turn that follows another at once looks at what only time or the other side changes.
+PACE_S = 0.002
+# How often a turn that follows another at once looks at what only time or the other side changes;
+# under a flood, at commands and acknowledgements too.
 LOOK_S = 0.001
 
 
@@ -107,15 +108,18 @@ class ProcessorService:
         now = self._clock()
         pause_s = self._read_due - now if timeout_s > 0 else 0.0
         if pause_s > 0 and any(outlet.behind(now) for outlet in self._outlets.values()):
+            flood = False
             busy = self._beside.wait(min(pause_s, self._wait_s(timeout_s)))
         else:
             pause_s = 0.0
-            busy = self._waiter.pending() or self._waiter.wait(self._wait_s(timeout_s))
+            flood = self._read_due > 0.0  # a worker had more than was read: nothing to ask for
+            busy = flood or self._waiter.pending() or self._waiter.wait(self._wait_s(timeout_s))
         now = self._clock()
         look = not busy or now >= self._look_due
         if look:
             self._look_due = now + LOOK_S
-        if look or self._commands.port.readable():
+        ask = look or not flood  # a flood leaves no time to ask each socket with each turn
+        if look or (ask and self._commands.port.readable()):
             self._read_commands(now)  # first: rows of a bind that is there need not be parked
         if not pause_s or now >= self._read_due:
             full = [rank.read(self.processor, FRAMES_PER_TURN, now) for rank in self._ranks]
@@ -126,13 +130,14 @@ class ProcessorService:
             self._oddities.look(self.processor.counters, now)
         dirty = self.processor.dirty_clients()
         for client, outlet in self._outlets.items():
-            outlet.poll()
+            if ask or outlet.stuck:
+                outlet.poll()
             if client in dirty or outlet.stuck:
                 outlet.flush(self.processor)
         for rank in self._ranks:
             rank.applied()
         self._unreported.extend(self.processor.reports())
-        if look or self._unreported or self._reports.port.readable():
+        if look or self._unreported or (ask and self._reports.port.readable()):
             self._send_reports()
         return busy
 
