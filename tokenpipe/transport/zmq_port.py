@@ -26,6 +26,9 @@ _IN = int(zmq.POLLIN)
 _CLOSE_LINGER_MS = 200  # for the last word of a closing; what matters was acknowledged before
 _MESSAGES_BESIDE = 1024  # room for lane messages above the bound
 _MAX_ANSWER_BYTES = 1 << 16
+# Messages that libzmq takes out of the kernel before the receiver asks for them. It reads them into
+# buffers of 18 KB, of which a small read fills little: what waits longer does so at the sender.
+_READ_AHEAD = 2048
 
 
 class _ZmqPort:
@@ -33,7 +36,9 @@ class _ZmqPort:
 
     idle: bool
 
-    def __init__(self, kind: int, lane: str, max_frame_bytes: int, bound_bytes: int) -> None:
+    def __init__(
+        self, kind: int, lane: str, max_frame_bytes: int, bound_bytes: int, read_ahead: int = 0
+    ) -> None:
         self.lane = lane
         self._guard = ForkGuard()
         self._socket = context().socket(kind)
@@ -42,7 +47,7 @@ class _ZmqPort:
         for option, value in (
             (zmq.LINGER, 0),
             (zmq.SNDHWM, messages),
-            (zmq.RCVHWM, messages),
+            (zmq.RCVHWM, read_ahead or messages),
             (zmq.MAXMSGSIZE, max_frame_bytes),
             (zmq.RECONNECT_IVL, 20),
             (zmq.RECONNECT_IVL_MAX, 200),
@@ -112,7 +117,7 @@ class ZmqReceiverPort(_ZmqPort):
         self._claim = instance.claim("lane", f"-{lane}", "has bound it")
         try:
             _refuse_stranger(self._path)
-            super().__init__(zmq.ROUTER, lane, max_frame_bytes, bound_bytes)
+            super().__init__(zmq.ROUTER, lane, max_frame_bytes, bound_bytes, _READ_AHEAD)
         except BaseException:
             self._claim.release()
             raise
