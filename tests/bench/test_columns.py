@@ -123,6 +123,20 @@ def test_a_held_row_is_not_waited_for_longer_than_its_time() -> None:
     assert me.reasons == {"length": 1} and me.checker.verdict().lost == 4
 
 
+def test_a_lane_that_is_read_late_is_waited_for() -> None:
+    me = Consumer([Work(0.0, 6), Work(0.0, 2)])
+    reader = ColumnReader(Face(), me)  # type: ignore[arg-type]
+    for key, work in enumerate(me.work, 1):
+        reader._expect(BASE + key, work)
+    reader.take(OutputFrame.unpack(output_frame(row(1, 4, 2, LENGTH))))
+    (held,) = reader._held
+    held.until = held.came
+    reader.take(OutputFrame.unpack(output_frame(row(2, 0, 1), made_s=held.came - 9.0)))
+    assert held.until >= held.came + AHEAD_S and not me.reasons
+    reader.take(OutputFrame.unpack(output_frame(row(1, 0, 4), made_s=held.came - 1.0)))
+    assert me.reasons == {"length": 1} and me.checker.verdict().wrong == 0
+
+
 def test_silence_ends_the_wait_and_the_request_has_not_ended() -> None:
     me, _ = run([Work(0.0, 6), Work(0.0, 2)], [output_frame(row(1, 0, 2))])
     assert not me.reasons

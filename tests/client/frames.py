@@ -26,7 +26,9 @@ class Row:
     logprobs: list[tuple[list[int], list[float], int]] | None = None
 
 
-def output_frame(*rows: Row, seq: int = 1, lane: tuple[int, int, int] = (1, 2, 3)) -> bytes:
+def output_frame(
+    *rows: Row, seq: int = 1, lane: tuple[int, int, int] = (1, 2, 3), made_s: float = 0.0
+) -> bytes:
     """Return the frame; every column is there that its rows need."""
     tokens = [token for row in rows for token in row.tokens]
     columns: dict[int, bytes] = {
@@ -59,4 +61,5 @@ def output_frame(*rows: Row, seq: int = 1, lane: tuple[int, int, int] = (1, 2, 3
         columns[19] = b"".join(row.annex for row in rows)
         columns[20] = array("Q", [row.annex_offset for row in rows]).tobytes()
     columns = {column: raw for column, raw in columns.items() if raw or column <= 2}
-    return _core.pack_output((*lane, seq, 0, 0, len(rows), len(tokens), 0), columns)
+    header = (*lane, seq, 0, 0, len(rows), len(tokens), int(made_s * 1e9))
+    return _core.pack_output(header, columns)

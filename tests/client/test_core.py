@@ -157,6 +157,22 @@ def test_a_missing_piece_ends_that_request_at_the_deadline() -> None:
     assert core.take_outgoing() == [GiveUp(first.key)]
 
 
+def test_a_client_that_reads_late_goes_on_waiting_for_a_missing_piece() -> None:
+    """As long as what it reads was made before the row that came early."""
+    core = make_core(ahead_s=5.0)
+    late, other = start(core)[0], start(core)[0]
+    core.feed(output_frame(Row(late.key, 2, [], LENGTH)), 10.0)  # over the engine's own lane
+    for i, now in enumerate((14.0, 18.0, 22.0)):
+        core.feed(output_frame(Row(other.key, i, [i]), made_s=now - 12.5), now)
+        core.tick(now)
+    assert core.next_deadline == 27.0
+    core.feed(output_frame(Row(other.key, 3, [3]), made_s=10.5), 23.0)
+    core.feed(output_frame(Row(other.key, 4, [4])), 24.0)  # nobody knows when
+    assert core.next_deadline == 27.0
+    core.feed(output_frame(Row(late.key, 0, [7, 8]), made_s=9.9), 26.0)
+    assert drain(late) == [7, 8] and late.over and core.next_deadline is None
+
+
 def test_when_its_source_is_dead_an_early_final_row_speaks_soon() -> None:
     core = make_core()
     (stream,) = start(core)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from typing import NamedTuple
+from collections.abc import Iterable
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -18,8 +19,10 @@ PROMPT_TOKENS = 8  # sent for each request; the lengths of a trace's prompts cos
 AHEAD_S = 5.0  # a row that begins beyond where its request stands waits so long for the others
 
 
-class _Held(NamedTuple):
+@dataclass
+class _Held:
     frame: OutputFrame
+    came: float
     until: float
 
 
@@ -64,7 +67,7 @@ class ColumnReader:
         self._expect(key, work)
         if work.give_up_at >= 0:
             self._leaving[key] = work.give_up_at
-            self._give_up()
+            self._give_up([key])
 
     def _expect(self, key: int, work: Work) -> None:
         self._me.checker.add(key)
@@ -84,10 +87,15 @@ class ColumnReader:
             me.last = came / 1e9
             me.first = me.first or me.last
         me.tally.add(len(frame.tokens))
-        self._held.append(_Held(frame, came / 1e9 + AHEAD_S))
+        for held in self._held:
+            if (
+                frame.mono_ns < held.came * 1e9
+            ):  # its lane is read late: what is missing may be next
+                held.until = came / 1e9 + AHEAD_S
+        self._held.append(_Held(frame, came / 1e9, came / 1e9 + AHEAD_S))
         self._check_what_fits(came / 1e9)
         me.verify_s += time.thread_time() - cpu
-        self._give_up()
+        self._give_up(frame.keys.tolist())
 
     def _check_what_fits(self, now: float) -> None:
         while (
@@ -124,10 +132,13 @@ class ColumnReader:
             if me.text is not None and reason != "error":
                 me.text.finish(key, tokens)
 
-    def _give_up(self) -> None:
-        """Give up what has had as many tokens as its work says."""
-        received = self._me.checker.received
-        for key in [key for key, tokens in self._leaving.items() if received(key) >= tokens]:
-            del self._leaving[key]
-            self._me.given_up += 1
-            self._client.give_up(key)
+    def _give_up(self, keys: Iterable[int]) -> None:
+        """Give up those of these requests that have had as many tokens as their work says."""
+        if not self._leaving:
+            return
+        for key in keys:
+            tokens = self._leaving.get(key)
+            if tokens is not None and self._me.checker.received(key) >= tokens:
+                del self._leaving[key]
+                self._me.given_up += 1
+                self._client.give_up(key)

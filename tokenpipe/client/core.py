@@ -13,12 +13,13 @@ from typing import Generic, TypeVar
 from tokenpipe._core import Inbox, Stream
 from tokenpipe.errors import FrameError, TokenpipeError, afresh
 from tokenpipe.types import FINISH_CODES, FinishReason, SamplingParams
-from tokenpipe.wire import AnnexReader, GiveUp, Submit
+from tokenpipe.wire import AnnexReader, GiveUp, OutputFrame, Submit
 
 from .held import HeldFrames, last_word
 from .requests import Numbering, expand
 
 _ENDED, _AHEAD, _SLOW, _TORN, _APART = range(5)  # enum tp_note_kind
+NO_ROOM = "no room to hold it"
 _ERROR = FINISH_CODES.index(FinishReason.ERROR)
 
 S = TypeVar("S", bound=Stream)
@@ -126,8 +127,12 @@ class ClientCore(Generic[S]):
         except FrameError:
             self._counts["bad_frames"] += 1
             return
+        if self._held and (made_ns := OutputFrame.unpack(frame).mono_ns):
+            self._held.read_behind(made_ns / 1e9, now)
         if notes is not None:
-            self._take_notes(notes, frame, self._held.deadline(now))
+            ahead = self._take_notes(notes)
+            if ahead and not self._held.add(frame, ahead, now):
+                self._end_waiting(frame, ahead, NO_ROOM)
         if self._held:
             self._apply_held()
 
@@ -144,9 +149,8 @@ class ClientCore(Generic[S]):
         """
         self._inbox.wake(at_once)
 
-    def _take_notes(
-        self, notes: list[tuple[int, Stream, int]], frame: bytes, deadline: float
-    ) -> None:
+    def _take_notes(self, notes: list[tuple[int, Stream, int]]) -> dict[int, int]:
+        """Do what they say; return the requests whose row came too early, with its offset."""
         ahead: dict[int, int] = {}
         for kind, stream, offset in notes:
             if kind == _ENDED:
@@ -164,14 +168,14 @@ class ClientCore(Generic[S]):
                 self._counts["slow_streams"] += 1
                 text = f"slow_consumer: more than {self._stream_bytes} bytes were not taken"
                 self._end(stream, text)
-        if ahead and not self._held.add(frame, ahead, deadline):
-            self._end_waiting(frame, ahead, "no room to hold it")
+        return ahead
 
     def _apply_held(self) -> None:
         while (held := self._held.pop_due(self._received)) is not None:
             notes = self._inbox.feed(held.frame)
-            if notes is not None:
-                self._take_notes(notes, held.frame, held.deadline)
+            ahead = self._take_notes(notes or [])
+            if ahead and not self._held.put_back(held, ahead):
+                self._end_waiting(held.frame, ahead, NO_ROOM)
 
     def _received(self, key: int) -> int | None:
         stream = self._inbox.find(key)
@@ -190,7 +194,7 @@ class ClientCore(Generic[S]):
 
     def source_lost(self, now: float) -> None:
         """Shorten the wait for rows that a dead process may have been about to send."""
-        self._held.hurry(now + min(self._ahead_s, 1.0))
+        self._held.hurry(1.0, now)
 
     def fail(self, error: TokenpipeError) -> None:
         """Raise this at every consumer, after what waits, and at every later call."""

@@ -15,11 +15,13 @@ from tokenpipe.wire import OutputFrame
 
 @dataclass(slots=True)
 class Held:
-    """One frame and the rows of it that wait: request key to offset."""
+    """One frame and the rows of it that wait: request key to offset. Times are in seconds."""
 
     frame: bytes
-    deadline: float
     waits: dict[int, int]
+    came: float
+    patience: float
+    deadline: float
 
 
 class HeldFrames:
@@ -39,22 +41,37 @@ class HeldFrames:
         """When the first of them has waited too long."""
         return min((held.deadline for held in self._held), default=None)
 
-    def add(self, frame: bytes, waits: dict[int, int], deadline: float) -> bool:
-        """Keep a frame; False where it has no room."""
-        if self._bytes + len(frame) > self._max_bytes:
+    def add(self, frame: bytes, waits: dict[int, int], now: float) -> bool:
+        """Keep a frame that came now; False where it has no room."""
+        return self._keep(Held(frame, waits, now, self._max_s, now + self._max_s))
+
+    def put_back(self, held: Held, waits: dict[int, int]) -> bool:
+        """Keep a frame of which some rows wait still; False where it has no room."""
+        held.waits = waits
+        return self._keep(held)
+
+    def _keep(self, held: Held) -> bool:
+        if self._bytes + len(held.frame) > self._max_bytes:
             return False
-        self._held.append(Held(frame, deadline, waits))
-        self._bytes += len(frame)
+        self._held.append(held)
+        self._bytes += len(held.frame)
         return True
 
-    def deadline(self, now: float) -> float:
-        """Return until when a frame that comes now may wait."""
-        return now + self._max_s
+    def read_behind(self, made: float, now: float) -> None:
+        """Hear that a frame made at `made` was read now.
 
-    def hurry(self, deadline: float) -> None:
+        What came after that was made waits anew: a lane that is read late, because its client has
+        too much to do, may still bring what is missing.
+        """
+        for held in self._held:
+            if made < held.came:
+                held.deadline = max(held.deadline, now + held.patience)
+
+    def hurry(self, max_s: float, now: float) -> None:
         """Let nothing wait longer than this: who could bring the rest is gone."""
         for held in self._held:
-            held.deadline = min(held.deadline, deadline)
+            held.patience = min(held.patience, max_s)
+            held.deadline = min(held.deadline, now + held.patience)
 
     def pop_due(self, received: Callable[[int], int | None]) -> Held | None:
         """Remove and return a frame one of whose rows can be applied now.
