@@ -3,7 +3,8 @@
 A model that computes for a while and returns ids it has, as numpy and as Paddle CPU tensors, at
 batch 256; a bare pyzmq send of as many bytes takes turns in the same process. To make the ids is
 the model's affair and not counted; what becomes of them is, the end of a tensor too. Then whole
-loops: the same steps published and thrown away, by turns, for the rate that the pipeline costs.
+loops: the same steps published and thrown away, by turns, for the rate that the pipeline costs;
+"discarded" is from ids to the next forward where nothing is published.
 
 The forward's thread has one core to itself, all else has the others: processor, client, engine and
 the threads of the worker's own sockets. A thread begins on the core of the one that makes it, and
@@ -162,6 +163,7 @@ def worker(
             {
                 "handoff_us": handoff,
                 "bare_us": bare.us(),
+                "discarded_us": silent.handoff.us(),
                 "calls": bare.count,
                 "rate": round(median(ratios), 4),
                 "rates": [round(ratio, 4) for ratio in sorted(ratios)],
@@ -272,13 +274,16 @@ def main(argv: list[str]) -> int:
     )
     work = Workload(batch=args.batch, seconds=args.seconds)
     reports = [measure(kind, work, how) for kind in ("numpy", "paddle")]
-    view = Table("ids", "hand-off p50 / p99 µs", "bare send p50 / p99 µs", "rate", "calls")
+    view = Table(
+        "ids", "hand-off p50 / p99 µs", "bare send p50 / p99 µs", "discarded p50", "rate", "calls"
+    )
     for report in reports:
         mine, bare = report["handoff_us"], report["bare_us"]
         view.add_row(
             report["ids"],
             f"{mine['p50']} / {mine['p99']}",
             f"{bare['p50']} / {bare['p99']}",
+            str(report["discarded_us"]["p50"]),
             f"{report['rate']:.2%}",
             str(report["calls"]),
         )
