@@ -51,7 +51,8 @@ Clock = Callable[[], int]
 FORWARD_BYTES = 1 << 21  # what a turn of computing touches: more than a core's own caches hold
 HEADER_BYTES = 64  # what a frame of a running batch has beside 4 bytes a row
 PAIRS = 10
-BLOCK_STEPS = 60
+TURNS = 6  # of each in a pair: what others do to the machine in its 0.6 s meets both
+TURN_STEPS = 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,7 +116,7 @@ class Forward:
 def worker(
     pipe: Connection, endpoint: str, work: Workload, links: ZmqLinks, kind: str, how: How
 ) -> None:
-    """Time hand-offs beside bare sends, then blocks of steps published and thrown away."""
+    """Time hand-offs beside bare sends, then steps published and thrown away."""
     clock = how.clock
     if how.together:
         os.sched_setaffinity(0, how.cores[:1])  # and all threads that follow
@@ -194,16 +195,16 @@ def _step(runner: CPUModelRunner, lane: StepLaneReader | None) -> Callable[[], o
 def _pairs(
     publish: Callable[[], object], discard: Callable[[], object], clock: Clock
 ) -> list[float]:
-    """Return for each pair of blocks the published one's rate over that of the other."""
+    """Return for each pair the published steps' rate over that of the others."""
     ratios = []
     for pair in range(PAIRS + 1):
         order = (publish, discard) if pair % 2 else (discard, publish)
-        took = {}
-        for one in order:
+        took = {publish: 0, discard: 0}
+        for one in order * TURNS:
             begin = clock()
-            for _ in range(BLOCK_STEPS):
+            for _ in range(TURN_STEPS):
                 one()
-            took[one] = clock() - begin
+            took[one] += clock() - begin
         if pair:  # the first warms up
             ratios.append(took[discard] / took[publish])
     return ratios
