@@ -166,6 +166,7 @@ tp_result tp_inbox_feed(tp_inbox *inbox, const tp_output_view *view) {
         return TP_E_MEMORY;
     }
     inbox->frames++;
+    inbox->depth = view->rows == 0 ? 0 : view->tokens / view->rows;
     inbox->rows += view->rows;
     size_t token = 0, entry = 0, ranked = 0, letter = 0, text = 0, annex = 0; /* how far each is read */
     for (uint32_t i = 0; i < view->rows; i++) {

@@ -33,6 +33,7 @@ typedef struct tp_inbox {
     tp_note *notes;
     uint32_t note_count, note_cap;
     uint64_t frames, rows, tokens, repeated_tokens, ahead_rows, unknown_rows;
+    uint32_t depth; /* tokens a row that the last frame had */
 } tp_inbox;
 
 tp_result tp_inbox_init(tp_inbox *inbox, size_t stream_bytes);

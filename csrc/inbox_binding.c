@@ -1,6 +1,8 @@
 /* The type Inbox: frames in, parked consumers out. */
 #include "inbox_binding.h"
 
+#include <structmember.h>
+
 static PyObject *inbox_new(PyTypeObject *type, PyObject *args, PyObject *kwargs) {
     static char *names[] = {"stream_bytes", "loop", "on_drop", "annexes", NULL};
     Py_ssize_t stream_bytes;
@@ -243,6 +245,12 @@ static PyMethodDef inbox_methods[] = {
     {NULL, NULL, 0, NULL},
 };
 
+static PyMemberDef inbox_members[] = {
+    {"depth", T_UINT, offsetof(tp_py_inbox, inbox) + offsetof(tp_inbox, depth), READONLY,
+     "Tokens a row that the last frame had."},
+    {NULL, 0, 0, 0, NULL},
+};
+
 static PyType_Slot inbox_slots[] = {
     {Py_tp_doc, (void *)"The map from request key to Stream. Streams are held weakly."},
     {Py_tp_new, (void *)inbox_new},
@@ -250,6 +258,7 @@ static PyType_Slot inbox_slots[] = {
     {Py_tp_traverse, (void *)inbox_traverse},
     {Py_tp_clear, (void *)inbox_clear},
     {Py_tp_methods, inbox_methods},
+    {Py_tp_members, (void *)inbox_members},
     {Py_sq_length, (void *)inbox_length},
     {0, NULL},
 };

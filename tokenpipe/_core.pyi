@@ -171,6 +171,8 @@ class _AnnexReader(Protocol):
 class Inbox:
     """The map from request key to Stream. Streams are held weakly; a dropped one is reported."""
 
+    depth: int  # tokens a row that the last frame had; to be read only
+
     def __new__(
         cls,
         stream_bytes: int,

@@ -14,7 +14,7 @@ from tests.client.engine import FakeEngine, fake_engine, only_listen, serve, tok
 from tests.client.frames import Row
 from tests.conftest import eventually
 from tokenpipe.client import AsyncClient, AsyncStream
-from tokenpipe.client.aio import FRAMES_PER_TURN
+from tokenpipe.client.core import FRAMES_AT_ONCE
 from tokenpipe.errors import LaneBusy, LaneClosed, LaneLost, TokenpipeError
 from tokenpipe.topology import Topology
 from tokenpipe.types import FinishReason, RequestOutput, SamplingParams
@@ -280,7 +280,7 @@ def test_the_loop_stays_quick_under_many_streams(runtime_dir: Path) -> None:
                 worst = max(worst, time.thread_time() - begin)
             for key, task in zip(keys, tasks, strict=True):
                 assert ids(task.result()) == tokens(key, 0, steps)
-                assert max(len(out.token_ids) for out in task.result()) <= FRAMES_PER_TURN
+                assert max(len(out.token_ids) for out in task.result()) <= FRAMES_AT_ONCE
         assert worst < 0.25  # a turn takes a few frames
 
     with fake_engine(runtime_dir, only_listen) as engine:

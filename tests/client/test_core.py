@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from tests.client.frames import Row, output_frame
 from tokenpipe._core import Stream
 from tokenpipe.client import ClientCore
+from tokenpipe.client.core import DEEP, FRAMES_AT_ONCE
 from tokenpipe.errors import LaneError, LaneLost, RowsFailed, afresh
 from tokenpipe.types import FinishReason, RequestOutputKind, SamplingParams, Usage
 from tokenpipe.wire import GiveUp
@@ -58,6 +59,18 @@ def test_output_is_a_delta_with_all_a_user_asks_for() -> None:
     assert last.offset == 3 and last.usage == Usage(3, 4)
     assert stream.take() is None and stream.over and not stream.live
     assert len(core) == 0 and core.live_ids() == [] and core.take_outgoing() == []
+
+
+def test_a_flood_is_fed_a_frame_at_a_time_so_that_items_stay_small() -> None:
+    core = make_core()
+    (stream,) = start(core)
+    known = [core.frames_at_once]
+    for offset, size in ((0, DEEP - 1), (DEEP - 1, DEEP), (2 * DEEP - 1, 1)):
+        core.feed(output_frame(Row(stream.key, offset, [5] * size)), 0.0)
+        known.append(core.frames_at_once)
+    core.feed(output_frame(), 0.0)  # of nobody
+    assert known == [FRAMES_AT_ONCE, FRAMES_AT_ONCE, 1, FRAMES_AT_ONCE]
+    assert core.frames_at_once == FRAMES_AT_ONCE
 
 
 def test_keys_are_of_this_client_life_and_never_repeat() -> None:

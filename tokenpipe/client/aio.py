@@ -25,10 +25,6 @@ from .opening import open_lanes
 from .sending import send_requests
 from .streams import AsyncSamples, AsyncStream
 
-# Frames taken before consumers run: enough to share the cost of a turn, few enough that neither an
-# item nor a turn of the loop grows long under a flood.
-FRAMES_PER_TURN = 1
-
 
 class AsyncClient:
     """Submit requests and iterate over their output.
@@ -170,7 +166,7 @@ class AsyncClient:
             return
         try:
             now = time.monotonic()
-            more = core.error is None and lanes.read(core, now, FRAMES_PER_TURN)
+            more = core.error is None and lanes.read(core, now, core.frames_at_once)
             lanes.applied()
             flush(lanes, core)
             if more:

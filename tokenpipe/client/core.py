@@ -22,6 +22,11 @@ _ENDED, _AHEAD, _SLOW, _TORN, _APART = range(5)  # enum tp_note_kind
 NO_ROOM = "no room to hold it"
 _ERROR = FINISH_CODES.index(FinishReason.ERROR)
 
+# Frames taken before consumers run: enough to share the cost of a turn, few enough that neither an
+# item nor a turn of the loop grows long under a flood, which brings DEEP tokens a row and more.
+FRAMES_AT_ONCE = 2
+DEEP = 8
+
 S = TypeVar("S", bound=Stream)
 
 
@@ -135,6 +140,11 @@ class ClientCore(Generic[S]):
                 self._end_waiting(frame, ahead, NO_ROOM)
         if self._held:
             self._apply_held()
+
+    @property
+    def frames_at_once(self) -> int:
+        """How many frames to feed before consumers run."""
+        return 1 if self._inbox.depth >= DEEP else FRAMES_AT_ONCE
 
     @property
     def changes(self) -> int:

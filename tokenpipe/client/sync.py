@@ -25,9 +25,7 @@ from .opening import open_lanes
 from .sending import send_requests
 from .streams import SyncStream
 
-FRAMES_PER_READ = 16
-# Of `generate`: so few that what waits for its consumer is no more than the consumer let wait.
-FRAMES_PER_ITEM = 1
+FRAMES_PER_READ = 16  # of `frames`
 
 
 class Client:
@@ -186,7 +184,7 @@ class Client:
         self._check()
         lanes, core = self._lanes, self._core
         sink = self._queue if self._columns else core
-        most = FRAMES_PER_READ if self._columns else FRAMES_PER_ITEM
+        most = FRAMES_PER_READ if self._columns else core.frames_at_once
         now = time.monotonic()
         until = None if timeout_s is None else now + timeout_s
         while True:
