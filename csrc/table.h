@@ -136,6 +136,7 @@ typedef struct tp_basis {
     uint32_t *position;
     tp_binding **bindings; /* where a run found them, or NULL; not to be trusted without a look */
     uint32_t rows, capacity; /* rows 0: nothing to go on from */
+    int mixed; /* a run of them failed: some row is not plain, and will not be soon */
 } tp_basis;
 
 typedef struct tp_rank {
@@ -290,7 +291,17 @@ tp_binding *tp_row_place(tp_table *t, tp_slot *slot, int64_t handle, uint64_t st
 /* ---- table_text.c: what tokens read as ---- */
 tp_text *tp_bind_text(const tp_table *t, const tp_bind *bind); /* NULL: no memory */
 tp_end tp_text_scan(const tp_table *t, tp_binding *b, const int32_t *tokens, uint32_t n);
-int tp_token_stops(const tp_binding *b, int32_t token, uint32_t count);
+static inline int tp_token_stops(const tp_binding *b, int32_t token, uint32_t count) {
+    if (!((b->stop_mask >> ((uint32_t)token & 63)) & 1) || count < b->min_tokens) {
+        return 0;
+    }
+    for (uint32_t i = 0; i < b->stop_count; i++) {
+        if (b->stop_ids[i] == token) {
+            return 1;
+        }
+    }
+    return 0;
+}
 
 /* Puts what may be sent of a binding's text on its client's account. */
 static inline void tp_text_charge(tp_client *c, tp_text *text) {

@@ -41,6 +41,7 @@ void tp_basis_keep(tp_basis *basis, const tp_step_view *v) {
     if (!v->continues && v->rows > 0) {
         memcpy(basis->handles, v->handles, (size_t)v->rows * sizeof *basis->handles);
         memset(basis->bindings, 0, (size_t)v->rows * sizeof(tp_binding *));
+        basis->mixed = 0;
         if (v->position == NULL) {
             memset(position, 0, (size_t)v->rows * sizeof *position);
         } else {

@@ -3,18 +3,6 @@
 
 #include "table.h"
 
-int tp_token_stops(const tp_binding *b, int32_t token, uint32_t count) {
-    if (!((b->stop_mask >> ((uint32_t)token & 63)) & 1) || count < b->min_tokens) {
-        return 0;
-    }
-    for (uint32_t i = 0; i < b->stop_count; i++) {
-        if (b->stop_ids[i] == token) {
-            return 1;
-        }
-    }
-    return 0;
-}
-
 tp_end tp_row_scan(const tp_table *t, tp_binding *b, const int32_t *tokens, uint32_t n) {
     if (b->text != NULL) {
         return tp_text_scan(t, b, tokens, n);

@@ -114,7 +114,7 @@ uint32_t tp_table_feed_run(tp_table *t, uint32_t dp, const tp_bytes *frames, uin
     run r;
     uint32_t rows;
     t->event_count = 0;
-    if (rank == NULL || !rank->any_step || rank->basis.rows == 0) {
+    if (rank == NULL || !rank->any_step || rank->basis.rows == 0 || rank->basis.mixed) {
         return 0;
     }
     collect(rank, frames, n, &r);
@@ -123,6 +123,7 @@ uint32_t tp_table_feed_run(tp_table *t, uint32_t dp, const tp_bytes *frames, uin
     }
     n = write_rows(t, rank, &r, &rows);
     commit(t, rank, rows, n, n > 0 ? r.mono_ns[n - 1] : 0);
+    rank->basis.mixed = n == 0;
     if (n > 0) {
         rank->last_step = r.steps[n - 1];
         t->counters.frames += n;
