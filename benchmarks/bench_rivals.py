@@ -37,6 +37,9 @@ def parse(argv: list[str]) -> argparse.Namespace:
     parser.add_argument(
         "--churn", action="store_true", help="by turns, one request of the batch gets no token"
     )
+    parser.add_argument(
+        "--check-later", action="store_true", help="of whole messages: once all are there"
+    )
     parser.add_argument("--clients", type=int, help="default 1 flooding, 2 paced")
     parser.add_argument("--batch", type=int, default=256)
     parser.add_argument("--seconds", type=float, help="default 2 flooding, 5 paced")
@@ -72,6 +75,7 @@ def main(argv: list[str]) -> int:
         rate=args.rate,
         churn=args.churn,
         streams=args.streams or paced,
+        check_later=args.check_later,
     )
     if work.churn and work.streams:
         raise SystemExit("--churn is for whole messages: consumers tell steps by their offsets")

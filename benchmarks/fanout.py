@@ -11,6 +11,7 @@ import time
 from array import array
 from collections import Counter
 from collections.abc import Iterable
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,6 +21,10 @@ from tokenpipe.bench.checker import Checker
 from .workload import EOS
 
 Item = tuple[int, list[int], bool]  # offset, token ids, finished
+# keys, offsets, counts (None: all 1), tokens, rows that ended
+ColumnsMessage = tuple[
+    NDArray[np.uint64], NDArray[Any], NDArray[Any] | None, NDArray[np.int32], Iterable[int]
+]
 
 
 class Recorder:
@@ -103,8 +108,8 @@ def check_request(
 def check_columns(
     checker: Checker,
     keys: NDArray[np.uint64],
-    offsets: NDArray[np.int64],
-    counts: NDArray[np.int64] | None,
+    offsets: NDArray[Any],
+    counts: NDArray[Any] | None,
     tokens: NDArray[np.int32],
     ended: Iterable[int],
 ) -> int:

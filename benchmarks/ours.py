@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import Callable
 from multiprocessing.connection import Connection
 from typing import Any
@@ -19,11 +18,12 @@ from tokenpipe.pipeline import Pipeline
 from tokenpipe.runners import Publisher
 from tokenpipe.topology import Topology
 from tokenpipe.types import Request, SamplingParams
+from tokenpipe.wire import OutputFrame
 
-from .fanout import Recorder, check_columns
+from .fanout import ColumnsMessage, Recorder
 from .launch import START_S, Side, summarise, until
 from .machine import settle
-from .sides import columns_report, drive, recorder_for, streams_report
+from .sides import drive, read_columns, recorder_for, streams_report
 from .workload import EOS, MAX_TOKENS, Workload
 
 LABEL = "tokenpipe"
@@ -151,17 +151,13 @@ def _read_columns(pipe: Connection, endpoint: str, work: Workload, index: int) -
         pipe.send("ready")
         pipe.recv()
         meter = Meter.start()
-        verify_s = 0.0
-        live = len(keys)
-        for frame in me.frames():
-            begin = time.thread_time()
-            ended = np.flatnonzero(frame.finish).tolist()
-            counts = frame.counts if len(frame.tokens) != len(frame.keys) else None
-            live -= check_columns(checker, frame.keys, frame.offsets, counts, frame.tokens, ended)
-            verify_s += time.thread_time() - begin
-            if not live:
-                break
-        return columns_report(checker, meter, verify_s)
+        return read_columns(map(_message, me.frames()), checker, meter, work, index)
+
+
+def _message(frame: OutputFrame) -> ColumnsMessage:
+    counts = frame.counts if len(frame.tokens) != len(frame.keys) else None
+    ended = np.flatnonzero(frame.finish).tolist()
+    return frame.keys, frame.offsets, counts, frame.tokens, ended
 
 
 async def _stream_all(pipe: Connection, endpoint: str, work: Workload, index: int) -> Report:

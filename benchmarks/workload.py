@@ -29,6 +29,7 @@ class Workload:
     at_once: int = 1  # steps that a sleep of the pace leads to
     churn: bool = False  # each step one request, by turns, gets no token, as in a chunked prefill
     streams: bool = False  # every request has its own async consumer, else whole messages are read
+    check_later: bool = False  # whole messages are kept and checked once all are there
 
     def client_of(self, slot: int) -> int:
         """Return the client whose request sits in `slot`."""
