@@ -139,6 +139,7 @@ def test_a_rank_that_comes_anew_gets_only_what_is_sent_to_it(far: Make) -> None:
     first.close()
     lane.send(plan(2))
     lane.reset()  # what was for the lost one goes with it
+    claim = f.instance.claim("worker", "0.0")  # a Publisher has it: hellos are repeated meanwhile
     second = StepLane.worker(f.endpoint)
     lane.renew()
     lane.send(plan(3))
@@ -147,6 +148,7 @@ def test_a_rank_that_comes_anew_gets_only_what_is_sent_to_it(far: Make) -> None:
     assert [one for one in plans if not one.reset] == [plan(3)]
     lane.close()
     second.close()
+    claim.release()
 
 
 def test_a_worker_that_lives_on_is_told_to_forget_its_handles(far: Make) -> None:
