@@ -6,6 +6,8 @@
 
 #include "annex.h"
 #include "frame.h"
+#include "table_basis.h"
+#include "table_space.h"
 #include "text.h"
 
 #define TP_NO_CLIENT UINT16_MAX
@@ -129,16 +131,6 @@ typedef struct tp_slot {
     uint64_t floor; /* generations up to it are bound or dead, never parked */
 } tp_slot;
 
-/* The rows of a leader's newest frame, and where each stands behind it. */
-typedef struct tp_basis {
-    uint64_t instance, sender, seq; /* of that frame */
-    int64_t *handles;
-    uint32_t *position;
-    tp_binding **bindings; /* where a run found them, or NULL; not to be trusted without a look */
-    uint32_t rows, capacity; /* rows 0: nothing to go on from */
-    int mixed; /* a run of them failed: some row is not plain, and will not be soon */
-} tp_basis;
-
 typedef struct tp_rank {
     uint32_t dp;
     uint64_t last_step, any_step;
@@ -150,19 +142,6 @@ typedef struct tp_table_counters {
     uint64_t frames, rows, tokens, stale, overrun, repeated, parked, park_lost, bad_rows, gaps;
     int64_t stale_handle, park_lost_handle; /* the newest of which rows were dropped */
 } tp_table_counters;
-
-typedef struct tp_space {
-    uint64_t *keys;
-    uint32_t *counts, *offsets;
-    int32_t *token_ids, *stop_reason, *stop_string, *lp_k, *lp_ids, *lp_ranks;
-    float *lp_values;
-    uint8_t *finish, *error, *text, *annex;
-    uint16_t *error_len;
-    uint32_t *text_len, *text_offset, *cached, *annex_len;
-    uint64_t *annex_offset;
-    uint64_t row_capacity, token_capacity, entry_capacity, error_capacity, text_capacity;
-    uint64_t annex_capacity;
-} tp_space;
 
 typedef struct tp_table {
     uint32_t processor, rank_count, slots, eos_count;
@@ -247,18 +226,6 @@ typedef struct tp_bytes {
 /* Feeds the first of n frames of a rank's leader at once, as far as all their rows are plain; returns
  * how many. 0: nothing has happened, and the first is for tp_table_feed. */
 uint32_t tp_table_feed_run(tp_table *t, uint32_t dp, const tp_bytes *frames, uint32_t n);
-
-/* ---- table_basis.c ---- */
-/* Gives a frame that continues the rows it means; TP_E_BASIS where it does not follow the basis. */
-tp_result tp_basis_take(tp_basis *basis, tp_step_view *v);
-void tp_basis_keep(tp_basis *basis, const tp_step_view *v); /* once it is applied */
-/* Whether a frame that names no rows is the one behind `ahead` frames that would be kept first. */
-static inline int tp_basis_leads_to(const tp_basis *basis, uint32_t ahead, const tp_step_view *v) {
-    return basis->rows == v->rows && v->lane.seq == basis->seq + 1 + ahead &&
-           v->lane.sender == basis->sender && v->lane.instance == basis->instance;
-}
-void tp_basis_advance(tp_basis *basis, uint32_t frames); /* applied, each with a token a row */
-void tp_basis_free(tp_basis *basis);
 
 /* ---- table_row.c: a row that is not plain ---- */
 typedef struct tp_row {
@@ -366,9 +333,6 @@ static inline void tp_client_mark(tp_client *c, tp_binding *b) {
 
 /* Packs what is unsent, up to max_bytes (of one token at least), as far as it is urgent if asked.
  * rows->rows is 0 where there was nothing. The arrays live until the next call. */
-void tp_space_free(tp_space *s);
-tp_result tp_space_reserve(tp_space *s, uint64_t rows, uint64_t tokens, uint64_t entries,
-                           uint64_t error, uint64_t text, uint64_t annex);
 tp_result tp_table_flush(tp_table *t, uint32_t client, uint64_t max_bytes, int urgent_only,
                          tp_output_rows *rows);
 

@@ -2,7 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "table.h"
+#include "table_basis.h"
 
 tp_result tp_basis_take(tp_basis *basis, tp_step_view *v) {
     if (v->continues) {
@@ -27,7 +27,7 @@ tp_result tp_basis_take(tp_basis *basis, tp_step_view *v) {
         return TP_E_MEMORY;
     }
     basis->position = position;
-    tp_binding **bindings = realloc(basis->bindings, v->rows * sizeof(tp_binding *));
+    struct tp_binding **bindings = realloc(basis->bindings, v->rows * sizeof(struct tp_binding *));
     if (bindings == NULL) {
         return TP_E_MEMORY;
     }
@@ -40,7 +40,7 @@ void tp_basis_keep(tp_basis *basis, const tp_step_view *v) {
     uint32_t *restrict position = basis->position;
     if (!v->continues && v->rows > 0) {
         memcpy(basis->handles, v->handles, (size_t)v->rows * sizeof *basis->handles);
-        memset(basis->bindings, 0, (size_t)v->rows * sizeof(tp_binding *));
+        memset(basis->bindings, 0, (size_t)v->rows * sizeof(struct tp_binding *));
         basis->mixed = 0;
         if (v->position == NULL) {
             memset(position, 0, (size_t)v->rows * sizeof *position);

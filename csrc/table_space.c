@@ -2,7 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "table.h"
+#include "table_space.h"
 
 void tp_space_free(tp_space *s) {
     void *arrays[] = {s->keys,   s->counts,   s->offsets, s->token_ids, s->stop_reason, s->lp_k,

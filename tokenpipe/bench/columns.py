@@ -95,7 +95,8 @@ class ColumnReader:
         self._held.append(_Held(frame, came / 1e9, came / 1e9 + AHEAD_S))
         self._check_what_fits(came / 1e9)
         me.verify_s += time.thread_time() - cpu
-        self._give_up(frame.keys.tolist())
+        if self._leaving:
+            self._give_up(frame.keys.tolist())
 
     def _check_what_fits(self, now: float) -> None:
         while (
@@ -134,8 +135,6 @@ class ColumnReader:
 
     def _give_up(self, keys: Iterable[int]) -> None:
         """Give up those of these requests that have had as many tokens as their work says."""
-        if not self._leaving:
-            return
         for key in keys:
             tokens = self._leaving.get(key)
             if tokens is not None and self._me.checker.received(key) >= tokens:
