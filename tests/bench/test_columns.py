@@ -130,8 +130,11 @@ def test_a_lane_that_is_read_late_is_waited_for() -> None:
         reader._expect(BASE + key, work)
     reader.take(OutputFrame.unpack(output_frame(row(1, 4, 2, LENGTH))))
     (held,) = reader._held
+    until = held.until
+    reader.take(OutputFrame.unpack(output_frame(row(2, 0, 1))))  # nobody knows when it was made
+    assert held.until == until
     held.until = held.came
-    reader.take(OutputFrame.unpack(output_frame(row(2, 0, 1), made_s=held.came - 9.0)))
+    reader.take(OutputFrame.unpack(output_frame(row(2, 1, 1), made_s=held.came - 9.0)))
     assert held.until >= held.came + AHEAD_S and not me.reasons
     reader.take(OutputFrame.unpack(output_frame(row(1, 0, 4), made_s=held.came - 1.0)))
     assert me.reasons == {"length": 1} and me.checker.verdict().wrong == 0

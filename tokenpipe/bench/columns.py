@@ -88,9 +88,8 @@ class ColumnReader:
             me.first = me.first or me.last
         me.tally.add(len(frame.tokens))
         for held in self._held:
-            if (
-                frame.mono_ns < held.came * 1e9
-            ):  # its lane is read late: what is missing may be next
+            # Of a lane that is read late: it may still bring what is missing.
+            if 0 < frame.mono_ns < held.came * 1e9:
                 held.until = came / 1e9 + AHEAD_S
         self._held.append(_Held(frame, came / 1e9, came / 1e9 + AHEAD_S))
         self._check_what_fits(came / 1e9)
