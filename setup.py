@@ -23,9 +23,9 @@ setup(
     ext_modules=[
         Extension(
             "tokenpipe._core",
-            sources=sorted(glob("csrc/*.c")),
-            depends=sorted(glob("csrc/*.h")),
-            include_dirs=[numpy.get_include()],
+            sources=sorted(glob("csrc/*/*.c")),
+            depends=sorted(glob("csrc/**/*.h", recursive=True)),
+            include_dirs=["csrc", numpy.get_include()],
             extra_compile_args=cflags,
             extra_link_args=ldflags,
         )

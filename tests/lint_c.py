@@ -15,9 +15,9 @@ FLAGS = ["-std=c11", "-O2", "-Wall", "-Wextra", "-Werror", "-c", "-o", "/dev/nul
 
 def main() -> int:
     """Return 1 where a file does not compile without a warning."""
-    include = [f"-I{sysconfig.get_path('include')}", f"-I{numpy.get_include()}"]
+    include = [f"-I{CSRC}", f"-I{sysconfig.get_path('include')}", f"-I{numpy.get_include()}"]
     failed = 0
-    for source in sorted(CSRC.glob("*.c")):
+    for source in sorted(CSRC.glob("*/*.c")):
         done = subprocess.run(["gcc", *FLAGS, *include, str(source)], check=False)
         failed += done.returncode != 0
     print(f"csrc: {failed} file(s) with warnings" if failed else "csrc: no warnings")

@@ -5,9 +5,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "frame.h"
-#include "msgpack.h"
-#include "packer.h"
+#include "wire/frame.h"
+#include "wire/msgpack.h"
+#include "pack/packer.h"
 
 static uint64_t state;
 

@@ -11,8 +11,7 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 VECTORS = ROOT / "tests" / "wire" / "vectors"
-SOURCES = ("frame", "step", "output", "msgpack", "packer", "packer_rows", "packer_repair",
-           "packer_plain", "packer_run", "packer_scratch")  # fmt: skip
+SOURCES = [path for room in ("wire", "pack") for path in sorted((ROOT / "csrc" / room).glob("*.c"))]
 FLAGS = (
     "-std=c11 -O1 -g -Wall -Wextra -Werror -fsanitize=address,undefined -fno-sanitize-recover=all"
 ).split()
@@ -24,7 +23,7 @@ def drive(folder: Path, seed: int, rounds: int) -> str:
     assert compiler is not None, "a C compiler is part of what a developer has"
     program = folder / "drive_frames"
     driver = Path(__file__).parent / "drive_frames.c"
-    sources = [str(ROOT / "csrc" / f"{name}.c") for name in SOURCES]
+    sources = [str(path) for path in SOURCES]
     include = ["-I", str(ROOT / "csrc")]
     # `make test-c` preloads the sanitizers for Python; the compiler and the driver do without.
     env = {k: v for k, v in os.environ.items() if k not in ("LD_PRELOAD", "ASAN_OPTIONS")}

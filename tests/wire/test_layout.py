@@ -1,4 +1,4 @@
-"""The numbers of csrc/layout.h are those of Python and of the twin."""
+"""The numbers of csrc/wire/layout.h are those of Python and of the twin."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 from tests.wire import oracle
 from tokenpipe import _core, types, wire
 
-LAYOUT = (Path(__file__).parents[2] / "csrc" / "layout.h").read_text()
+LAYOUT = (Path(__file__).parents[2] / "csrc" / "wire" / "layout.h").read_text()
 
 
 def number(name: str) -> int:

@@ -1,6 +1,6 @@
 """Tokens to text. Knows vocabularies and sequences; no rank, lane or clock, and it logs nothing.
 
-What happens per token is in C (csrc/detok.h, stops.h, text.h); here is what is done once: reading a
+What happens per token is in C (csrc/text/); here is what is done once: reading a
 tokenizer. The `tokenizers` package is needed only where one is read.
 """
 

@@ -1,4 +1,4 @@
-"""Name the numbers that csrc/table.h speaks in."""
+"""Name the numbers that csrc/table/table.h speaks in."""
 
 from __future__ import annotations
 

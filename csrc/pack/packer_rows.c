@@ -1,0 +1,245 @@
+/* Judges and converts what publish() was given. The common case is one vectorised pass an array;
+ * rows are looked at one by one only where something in them is wrong. */
+#include "pack/packer.h"
+
+#include <string.h>
+
+/* Whether all of an i32 or i64 array are in 0..max; *out is the array as i32, converted if needed. */
+static int tokens_in(const tp_array *a, uint32_t max, int32_t *buffer, const int32_t **out) {
+    uint32_t outside = 0;
+    if (a->width == 4) {
+        for (size_t i = 0; i < a->n; i++) {
+            const uint32_t v = tp_load_u32(a->data + 4 * i);
+            outside |= v | (max - v); /* the sign bit of either says no */
+        }
+        *out = (const int32_t *)a->data;
+        return outside >> 31 == 0;
+    }
+    uint64_t high = 0;
+    for (size_t i = 0; i < a->n; i++) {
+        const uint64_t wide = tp_load_u64(a->data + 8 * i);
+        const uint32_t v = (uint32_t)wide;
+        high |= wide;
+        outside |= max - v;
+        buffer[i] = (int32_t)v;
+    }
+    *out = buffer;
+    return (outside >> 31 | high >> 31) == 0;
+}
+
+/* An i32 or i64 array as i32; 0 where a value does not fit. */
+static int narrow(const tp_array *a, int32_t *buffer, const int32_t **out) {
+    if (a->width == 4) {
+        *out = (const int32_t *)a->data;
+        return 1;
+    }
+    uint64_t lost = 0;
+    for (size_t i = 0; i < a->n; i++) {
+        const int64_t v = tp_load_i64(a->data + 8 * i);
+        buffer[i] = (int32_t)v;
+        lost |= (uint64_t)(v ^ buffer[i]);
+    }
+    *out = buffer;
+    return lost == 0;
+}
+
+/* Converts counts of one width (a constant where it is called, so that the loop is vectorised).
+ * *all is the or of the entries, *not_one tells whether any is not 1. */
+static inline uint64_t read_counts(const tp_array *a, uint32_t width, uint16_t *restrict out,
+                                   uint64_t *all, uint32_t *not_one) {
+    const tp_array typed = {a->data, a->n, width};
+    uint64_t sum = 0, bits = 0;
+    uint32_t odd = 0;
+    for (size_t i = 0; i < typed.n; i++) {
+        const uint64_t count = (uint64_t)tp_array_at(&typed, i);
+        out[i] = (uint16_t)count;
+        sum += out[i];
+        odd |= out[i] ^ 1u;
+        bits |= count;
+    }
+    *all = bits;
+    *not_one = odd;
+    return sum;
+}
+
+/* Counts as u16 in rows->counts, or NULL where all are 1. */
+static int take_counts(tp_packer *p, const tp_step_input *in, tp_step_rows *rows, tp_fault *fault) {
+    const tp_array *a = &in->counts;
+    const size_t n = in->handles.n;
+    uint64_t sum = n, all = 0;
+    uint32_t not_one = 0;
+    if (a->width != 0) {
+        if (a->n != n) {
+            return tp_fault_set(fault, "counts has %zu entries for %zu handles", a->n, n);
+        }
+        uint16_t *out = p->scratch.counts;
+        sum = a->width == 2   ? read_counts(a, 2, out, &all, &not_one)
+              : a->width == 4 ? read_counts(a, 4, out, &all, &not_one)
+                              : read_counts(a, 8, out, &all, &not_one);
+        if (all > UINT16_MAX) {
+            return tp_fault_set(fault, "counts has an entry outside 0..65535");
+        }
+    }
+    if (sum != in->tokens.n) {
+        return tp_fault_set(fault, "counts sum to %llu, tokens has %zu entries",
+                            (unsigned long long)sum, in->tokens.n);
+    }
+    rows->counts = not_one ? p->scratch.counts : NULL;
+    return 0;
+}
+
+static int take_status(const tp_step_input *in, tp_step_rows *rows, tp_fault *fault) {
+    const tp_array *a = &in->status;
+    uint8_t any = 0;
+    if (a->width != 0 && a->n != in->handles.n) {
+        return tp_fault_set(fault, "status has %zu entries for %zu handles", a->n, in->handles.n);
+    }
+    for (size_t i = 0; i < a->n; i++) {
+        any |= a->data[i];
+    }
+    rows->status = any ? a->data : NULL;
+    return 0;
+}
+
+/* Takes the four logprob arrays. *fits is cleared where a value cannot be written as i32. */
+static int take_logprobs(tp_packer *p, const tp_step_input *in, tp_step_rows *rows, int *fits,
+                         tp_fault *fault) {
+    const size_t n = in->handles.n;
+    if (in->lp_k.width == 0) {
+        if (in->lp_ids.width != 0 || in->lp_values.width != 0 || in->lp_ranks.width != 0) {
+            return tp_fault_set(fault, "logprobs without lp_k");
+        }
+        return 0;
+    }
+    if (in->lp_k.n != n) {
+        return tp_fault_set(fault, "lp_k has %zu entries for %zu handles", in->lp_k.n, n);
+    }
+    uint64_t entries = 0, tokens = 0; /* at most 2^20 rows of 2^16 tokens of 2^31: no overflow */
+    for (size_t i = 0; i < n; i++) {
+        const int64_t k = tp_array_at(&in->lp_k, i);
+        const uint64_t count = rows->counts == NULL ? 1 : rows->counts[i];
+        if (k < -1 || k >= INT32_MAX) {
+            return tp_fault_set(fault, "lp_k[%zu] is %lld", i, (long long)k);
+        }
+        tokens += k < 0 ? 0 : count;
+        entries += k < 0 ? 0 : count * (uint64_t)(k + 1);
+    }
+    if (in->lp_ids.n != entries || in->lp_values.n != entries || in->lp_ranks.n != tokens) {
+        return tp_fault_set(fault,
+                            "lp_ids, lp_values, lp_ranks need %llu, %llu, %llu entries, have %zu, "
+                            "%zu, %zu",
+                            (unsigned long long)entries, (unsigned long long)entries,
+                            (unsigned long long)tokens, in->lp_ids.n, in->lp_values.n,
+                            in->lp_ranks.n);
+    }
+    if (entries > TP_MAX_ENTRIES) {
+        return tp_fault_set(fault, "%llu logprobs, a frame holds %u", (unsigned long long)entries,
+                            TP_MAX_ENTRIES);
+    }
+    if (entries == 0) {
+        return 0; /* nobody has any: all columns stay away */
+    }
+    if (tp_scratch_reserve(&p->scratch, 0, 0, entries) < 0) {
+        return tp_fault_set(fault, "out of memory");
+    }
+    narrow(&in->lp_k, p->scratch.lp_k, &rows->lp_k);
+    *fits &= narrow(&in->lp_ids, p->scratch.lp_ids, &rows->lp_ids);
+    *fits &= narrow(&in->lp_ranks, p->scratch.lp_ranks, &rows->lp_ranks);
+    rows->lp_values = (const float *)in->lp_values.data;
+    rows->lp_entries = (uint32_t)entries;
+    rows->lp_tokens = (uint32_t)tokens;
+    return 0;
+}
+
+/* Takes the annexes as they are: also those of rows that are refused, which nobody reads. */
+static int take_annex(const tp_step_input *in, tp_step_rows *rows, tp_fault *fault) {
+    const tp_array *lengths = &in->annex_len;
+    uint64_t sum = 0;
+    if (lengths->width != 0 && lengths->n != in->handles.n) {
+        return tp_fault_set(fault, "annex_len has %zu entries for %zu handles", lengths->n,
+                            in->handles.n);
+    }
+    for (size_t i = 0; i < lengths->n; i++) {
+        sum += tp_load_u32(lengths->data + 4 * i);
+    }
+    if (sum != in->annex.n) {
+        return tp_fault_set(fault, "annex_len sums to %llu, annex has %zu bytes",
+                            (unsigned long long)sum, in->annex.n);
+    }
+    if (sum > TP_MAX_ANNEX) {
+        return tp_fault_set(fault, "%llu bytes of annexes, a frame holds %u",
+                            (unsigned long long)sum, TP_MAX_ANNEX);
+    }
+    rows->annex_len = sum > 0 ? (const uint32_t *)lengths->data : NULL;
+    rows->annex = sum > 0 ? in->annex.data : NULL;
+    rows->annex_bytes = (uint32_t)sum;
+    return 0;
+}
+
+/* Adds rows without tokens behind the n there are. */
+static void append_drained(tp_packer *p, const tp_array *drained, size_t n_again,
+                           tp_step_rows *rows) {
+    tp_scratch *s = &p->scratch;
+    const size_t n = rows->rows, extra = drained->n + n_again;
+    if (extra == 0) {
+        return;
+    }
+    if (drained->n != 0) {
+        memcpy(s->handles + n, drained->data, drained->n * sizeof *s->handles);
+    }
+    memcpy(s->handles + n + drained->n, s->again, n_again * sizeof *s->handles);
+    if (rows->counts == NULL) {
+        for (size_t i = 0; i < n; i++) {
+            s->counts[i] = 1;
+        }
+    }
+    memset(s->counts + n, 0, extra * sizeof *s->counts);
+    if (rows->status == NULL) {
+        memset(s->status, TP_ROW_OK, n);
+    } else if (rows->status != s->status) {
+        memcpy(s->status, rows->status, n);
+    }
+    memset(s->status + n, TP_ROW_DRAINED, extra);
+    if (rows->lp_k != NULL) {
+        if (rows->lp_k != s->lp_k) {
+            memcpy(s->lp_k, rows->lp_k, n * sizeof *s->lp_k);
+        }
+        memset(s->lp_k + n, 0xff, extra * sizeof *s->lp_k); /* -1: none */
+        rows->lp_k = s->lp_k;
+    }
+    if (rows->annex_len != NULL) {
+        memcpy(s->annex_len, rows->annex_len, n * sizeof *s->annex_len);
+        memset(s->annex_len + n, 0, extra * sizeof *s->annex_len);
+        rows->annex_len = s->annex_len;
+    }
+    rows->counts = s->counts;
+    rows->status = s->status;
+    rows->rows += (uint32_t)extra;
+}
+
+int tp_packer_convert(tp_packer *p, const tp_step_input *in, tp_step_rows *rows, uint64_t *bad,
+                      tp_fault *fault) {
+    const size_t n = in->handles.n, tokens = in->tokens.n;
+    size_t n_again = 0;
+    if (n > TP_MAX_ROWS / 2 || in->drained.n > TP_MAX_ROWS / 2 || tokens > TP_MAX_TOKENS) {
+        return tp_fault_set(fault, "%zu rows, %zu drained, %zu tokens are too many for a frame", n,
+                            in->drained.n, tokens);
+    }
+    if (tp_scratch_reserve(&p->scratch, 2 * n + in->drained.n, tokens, 0) < 0) {
+        return tp_fault_set(fault, "out of memory");
+    }
+    if (n != 0) { /* kept until the next pack, which may have to take it back */
+        memcpy(p->scratch.handles, in->handles.data, n * sizeof *p->scratch.handles);
+    }
+    rows->handles = p->scratch.handles;
+    rows->rows = (uint32_t)n;
+    rows->tokens = (uint32_t)tokens;
+    int fits = tokens_in(&in->tokens, p->max_token, p->scratch.token_ids, &rows->token_ids);
+    if (take_counts(p, in, rows, fault) < 0 || take_status(in, rows, fault) < 0 ||
+        take_logprobs(p, in, rows, &fits, fault) < 0 || take_annex(in, rows, fault) < 0) {
+        return -1;
+    }
+    *bad = fits ? 0 : tp_packer_repair(p, in, rows, p->scratch.again, &n_again);
+    append_drained(p, &in->drained, n_again, rows);
+    return 0;
+}

@@ -1,0 +1,79 @@
+/* A batch that goes on: its rows are named once, then a frame has their tokens and nothing else. What
+ * such frames count is not written to the positions until somebody else wants to know them. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "pack/packer.h"
+
+/* Whether no handle has two rows: those would not stand one token further in the next frame. */
+static int is_sole(tp_packer *p) {
+    tp_run *run = &p->run;
+    size_t i = 0;
+    if (run->marks == NULL) {
+        run->marks = calloc(p->slots / 8 + 1, 1);
+    }
+    if (run->marks == NULL) {
+        return 0;
+    }
+    for (; i < run->rows; i++) {
+        const uint64_t slot = tp_packer_slot(p, run->handles[i]);
+        const uint8_t bit = (uint8_t)(1u << (slot & 7));
+        if (run->marks[slot >> 3] & bit) {
+            break;
+        }
+        run->marks[slot >> 3] |= bit;
+    }
+    const int sole = i == run->rows;
+    while (i > 0) {
+        run->marks[tp_packer_slot(p, run->handles[--i]) >> 3] = 0;
+    }
+    return sole;
+}
+
+TP_HOT int tp_run_goes_on(tp_packer *p, const tp_step_input *in) {
+    tp_run *run = &p->run;
+    const size_t n = in->handles.n;
+    if (run->rows != n || run->frames >= TP_RUN_FRAMES || in->lane.seq != run->lane.seq + 1 ||
+        in->lane.receiver != run->lane.receiver || in->lane.sender != run->lane.sender ||
+        in->lane.instance != run->lane.instance ||
+        memcmp(run->handles, in->handles.data, 8 * n) != 0) {
+        return 0;
+    }
+    if (run->sole < 0) {
+        run->sole = is_sole(p);
+    }
+    return run->sole;
+}
+
+void tp_run_settle(tp_packer *p) {
+    tp_run *run = &p->run;
+    for (size_t i = 0; run->frames > 0 && i < run->rows; i++) {
+        p->at[tp_packer_slot(p, run->handles[i])].count += run->frames;
+    }
+    run->frames = 0;
+    run->rows = 0;
+}
+
+void tp_run_begin(tp_packer *p, const tp_step_input *in) {
+    tp_run *run = &p->run;
+    const size_t n = in->handles.n;
+    run->rows = 0;
+    if (n > run->capacity) {
+        int64_t *grown = realloc(run->handles, n * sizeof *grown);
+        if (grown == NULL) {
+            return; /* then no frame continues this one */
+        }
+        run->handles = grown;
+        run->capacity = n;
+    }
+    memcpy(run->handles, in->handles.data, 8 * n);
+    run->rows = n;
+    run->frames = 0;
+    run->lane = in->lane;
+    run->sole = -1;
+}
+
+void tp_run_free(tp_run *run) {
+    free(run->handles);
+    free(run->marks);
+}

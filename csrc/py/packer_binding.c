@@ -1,0 +1,184 @@
+/* StepPacker: a packer and the arguments of publish(). */
+#include "py/packer_binding.h"
+
+static const char *const names[NAMES] = {
+    "instance", "sender",  "receiver", "seq",  "step",   "mono_ns",   "handles", "tokens",
+    "counts",   "status",  "drained",  "lp_k", "lp_ids", "lp_values", "lp_ranks", "annex_len", "annex"};
+
+
+static PyObject *packer_new(PyTypeObject *type, PyObject *args, PyObject *kwargs) {
+    static char *keywords[] = {"dp", "tp", "slots", "vocab_size", "window", "convert", NULL};
+    unsigned long dp, tp, slots, vocab_size = 0x7fffffff;
+    tp_state *state = tp_state_of_type(type);
+    PyObject *window = NULL, *convert = NULL;
+    if (state == NULL ||
+        !PyArg_ParseTupleAndKeywords(args, kwargs, "kkk|kO!O:StepPacker", keywords, &dp, &tp, &slots,
+                                     &vocab_size, state->send_window, &window, &convert)) {
+        return NULL;
+    }
+    if (dp >= 1u << TP_DP_BITS || tp > UINT32_MAX || slots < 1 || slots > 1u << TP_SLOT_BITS ||
+        vocab_size < 1 || vocab_size > UINT32_C(1) << 31) {
+        PyErr_SetString(PyExc_ValueError, "dp, tp, slots or vocab_size out of range");
+        return NULL;
+    }
+    StepPacker *self = (StepPacker *)type->tp_alloc(type, 0);
+    if (self != NULL && tp_packer_init(&self->packer, (uint32_t)dp, (uint32_t)tp, (uint32_t)slots,
+                                       (uint32_t)vocab_size) < 0) {
+        Py_DECREF(self);
+        return PyErr_NoMemory();
+    }
+    if (self != NULL) {
+        self->state = state;
+        self->window = (tp_send_window *)Py_XNewRef(window);
+        self->convert = Py_XNewRef(convert);
+    }
+    return (PyObject *)self;
+}
+
+static int packer_traverse(StepPacker *self, visitproc visit, void *arg) {
+    Py_VISIT(Py_TYPE(self));
+    Py_VISIT(self->window);
+    Py_VISIT(self->convert);
+    return 0;
+}
+
+static int packer_clear(StepPacker *self) {
+    Py_CLEAR(self->window);
+    Py_CLEAR(self->convert);
+    return 0;
+}
+
+static void packer_dealloc(StepPacker *self) {
+    PyTypeObject *type = Py_TYPE(self);
+    PyObject_GC_UnTrack(self);
+    (void)packer_clear(self);
+    tp_packer_free(&self->packer);
+    type->tp_free(self);
+    Py_DECREF(type);
+}
+
+/* Sorts positional and named arguments into `values` by index; absent ones and None are NULL. */
+static int sort_arguments(PyObject *const *args, Py_ssize_t n, PyObject *keywords,
+                          PyObject **values) {
+    if (n > NAMES) {
+        PyErr_Format(PyExc_TypeError, "pack takes at most %d arguments", NAMES);
+        return -1;
+    }
+    memset(values, 0, NAMES * sizeof *values);
+    memcpy(values, args, (size_t)n * sizeof *values);
+    const Py_ssize_t named = keywords == NULL ? 0 : PyTuple_GET_SIZE(keywords);
+    for (Py_ssize_t k = 0; k < named; k++) {
+        PyObject *keyword = PyTuple_GET_ITEM(keywords, k);
+        int i = 0;
+        while (i < NAMES && PyUnicode_CompareWithASCIIString(keyword, names[i]) != 0) {
+            i++;
+        }
+        if (i == NAMES || i < n) {
+            PyErr_Format(PyExc_TypeError, "pack got an unexpected or repeated argument %R", keyword);
+            return -1;
+        }
+        values[i] = args[n + k];
+    }
+    for (int i = 0; i < NAMES; i++) {
+        if (values[i] == Py_None) {
+            values[i] = NULL;
+        }
+        if (values[i] == NULL && i < REQUIRED) {
+            PyErr_Format(PyExc_TypeError, "pack needs %s", names[i]);
+            return -1;
+        }
+    }
+    return 0;
+}
+
+static int take_ints(PyObject **values, tp_step_input *in) {
+    uint64_t *const into[INTS] = {&in->lane.instance, &in->lane.sender, &in->lane.receiver,
+                                  &in->lane.seq,      &in->step,        &in->mono_ns};
+    for (int i = 0; i < INTS; i++) {
+        *into[i] = PyLong_AsUnsignedLongLong(values[i]);
+        if (*into[i] == (uint64_t)-1 && PyErr_Occurred()) {
+            return -1;
+        }
+    }
+    return 0;
+}
+
+static PyObject *packer_pack(StepPacker *self, PyObject *const *args, Py_ssize_t n,
+                             PyObject *keywords) {
+    PyObject *values[NAMES], *frame = NULL;
+    tp_step_input in;
+    tp_packer_arrays taken;
+    memset(&in, 0, sizeof in);
+    taken.count = 0;
+    taken.most = ARRAYS;
+    if (sort_arguments(args, n, keywords, values) < 0 || take_ints(values, &in) < 0) {
+        return NULL;
+    }
+    if (tp_packer_take(self, values + INTS, NULL, &in, &taken) == 0) {
+        frame = tp_packer_packed(self, &in);
+    }
+    tp_packer_release(&taken);
+    return frame;
+}
+
+static PyObject *packer_commit(StepPacker *self, PyObject *unused) {
+    (void)unused;
+    tp_packer_commit(&self->packer);
+    Py_RETURN_NONE;
+}
+
+static PyObject *packer_bad_tokens(StepPacker *self, void *unused) {
+    (void)unused;
+    const int taken = self->offered != 0 && self->window->next.seq > self->offered;
+    return PyLong_FromUnsignedLongLong(self->packer.bad_tokens +
+                                       (taken ? self->packer.pending_bad : 0));
+}
+
+static PyMethodDef packer_methods[] = {
+    {"pack", (PyCFunction)(void (*)(void))packer_pack, METH_FASTCALL | METH_KEYWORDS,
+     "Return the StepFrame of a step; RowError says what is wrong with its arrays."},
+    {"pack_next", (PyCFunction)(void (*)(void))tp_packer_pack_next, METH_FASTCALL,
+     "Return the StepFrame that its window is to be given next. It counts as soon as that took it."},
+    {"send_next", (PyCFunction)(void (*)(void))tp_packer_send_next, METH_FASTCALL,
+     "Pack the next frame and send it by the window; returns what the window says of it."},
+    {"withdraw", (PyCFunction)tp_packer_withdraw, METH_NOARGS,
+     "Forget the last frame of pack_next, unless its window took it."},
+    {"commit", (PyCFunction)packer_commit, METH_NOARGS,
+     "Count the tokens of the last packed frame: its lane has taken it."},
+    {NULL, NULL, 0, NULL},
+};
+
+static PyGetSetDef packer_attributes[] = {
+    {"bad_tokens", (getter)packer_bad_tokens, NULL, "Rows turned into BAD_TOKEN so far.", NULL},
+    {"last_step", (getter)tp_packer_last_step, NULL, "The newest step that the window took, or None.",
+     NULL},
+    {NULL, NULL, NULL, NULL, NULL},
+};
+
+static PyType_Slot packer_slots[] = {
+    {Py_tp_new, (void *)packer_new},
+    {Py_tp_dealloc, (void *)packer_dealloc},
+    {Py_tp_traverse, (void *)packer_traverse},
+    {Py_tp_clear, (void *)packer_clear},
+    {Py_tp_methods, packer_methods},
+    {Py_tp_getset, packer_attributes},
+    {Py_tp_doc, "Packs the steps of one worker rank and counts each handle's position."},
+    {0, NULL},
+};
+
+static PyType_Spec packer_spec = {
+    .name = "tokenpipe._core.StepPacker",
+    .basicsize = sizeof(StepPacker),
+    .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_IMMUTABLETYPE,
+    .slots = packer_slots,
+};
+
+int tp_init_packer(PyObject *module) {
+    PyObject *type = PyType_FromModuleAndSpec(module, &packer_spec, NULL);
+    if (type == NULL) {
+        return -1;
+    }
+    int added = PyModule_AddObjectRef(module, "StepPacker", type);
+    Py_DECREF(type);
+    return added;
+}

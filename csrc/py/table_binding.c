@@ -1,0 +1,263 @@
+/* The type Table: making it, flushing it, reading it. */
+#include "py/table_binding.h"
+
+PyObject *tp_table_events(const tp_table *t) {
+    if (t->event_count == 0) {
+        Py_RETURN_NONE;
+    }
+    PyObject *list = PyList_New((Py_ssize_t)t->event_count);
+    for (uint32_t i = 0; list != NULL && i < t->event_count; i++) {
+        const tp_event *e = &t->events[i];
+        PyObject *tuple =
+            Py_BuildValue("ILLLK", (unsigned int)e->kind, (long long)e->handle, (long long)e->a,
+                          (long long)e->b, (unsigned long long)e->step);
+        if (tuple == NULL) {
+            Py_CLEAR(list);
+        } else {
+            PyList_SET_ITEM(list, (Py_ssize_t)i, tuple);
+        }
+    }
+    return list;
+}
+
+int tp_ints(PyObject *sequence, int32_t **values, uint32_t *count) {
+    PyObject *fast = PySequence_Fast(sequence, "a sequence of ints is needed");
+    if (fast == NULL) {
+        return -1;
+    }
+    const Py_ssize_t n = PySequence_Fast_GET_SIZE(fast);
+    *values = n > INT32_MAX / 8 ? NULL : PyMem_Malloc(((size_t)n + 1) * sizeof **values);
+    if (*values == NULL) {
+        PyErr_NoMemory();
+    }
+    for (Py_ssize_t i = 0; *values != NULL && i < n && !PyErr_Occurred(); i++) {
+        const long value = PyLong_AsLong(PySequence_Fast_GET_ITEM(fast, i));
+        if (value > INT32_MAX || value < INT32_MIN) {
+            PyErr_SetString(PyExc_OverflowError, "a token id does not fit int32");
+        }
+        (*values)[i] = (int32_t)value;
+    }
+    *count = (uint32_t)n;
+    Py_DECREF(fast);
+    return PyErr_Occurred() ? -1 : 0;
+}
+
+static PyObject *table_new(PyTypeObject *type, PyObject *args, PyObject *kwargs) {
+    static char *names[] = {"processor", "ranks",      "slots",       "vocab_size",
+                            "eos_token_ids", "park_bytes", "merge_bytes", "vocab", NULL};
+    unsigned int processor, slots;
+    long long vocab_size;
+    unsigned long long park_bytes, merge_bytes;
+    PyObject *ranks, *eos, *vocab = Py_None;
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "IOILOKK|O:Table", names, &processor, &ranks,
+                                     &slots, &vocab_size, &eos, &park_bytes, &merge_bytes,
+                                     &vocab)) {
+        return NULL;
+    }
+    if (slots < 1 || slots > 1u << TP_SLOT_BITS || vocab_size < 1 ||
+        vocab_size > (long long)INT32_MAX + 1) {
+        return PyErr_Format(PyExc_ValueError, "%u slots, a vocabulary of %lld: out of range", slots,
+                            vocab_size);
+    }
+    int32_t *rank_ids = NULL, *eos_ids = NULL;
+    tp_table_config config = {.processor = processor,
+                              .slots = slots,
+                              .vocab_size = (uint32_t)vocab_size,
+                              .park_limit = park_bytes,
+                              .merge_limit = merge_bytes};
+    TableObject *self = NULL;
+    if (vocab != Py_None && (config.vocab = tp_py_vocab(vocab)) == NULL) {
+        return NULL;
+    }
+    if (tp_ints(ranks, &rank_ids, &config.rank_count) == 0 &&
+        tp_ints(eos, &eos_ids, &config.eos_count) == 0) {
+        config.ranks = (const uint32_t *)rank_ids;
+        config.eos = eos_ids;
+        self = (TableObject *)PyType_GenericAlloc(type, 0);
+    }
+    if (self != NULL) {
+        self->vocab = Py_NewRef(vocab);
+        self->state = tp_state_of_type(type);
+        if (self->state == NULL || tp_table_init(&self->table, &config) != TP_OK) {
+            Py_CLEAR(self);
+            PyErr_NoMemory();
+        }
+    }
+    PyMem_Free(rank_ids);
+    PyMem_Free(eos_ids);
+    return (PyObject *)self;
+}
+
+static void table_dealloc(PyObject *self) {
+    PyTypeObject *type = Py_TYPE(self);
+    tp_table_clear(&((TableObject *)self)->table);
+    Py_XDECREF(((TableObject *)self)->vocab);
+    PyObject_Free(self);
+    Py_DECREF(type);
+}
+
+static PyObject *table_flush(PyObject *self, PyObject *args) {
+    TableObject *table = (TableObject *)self;
+    unsigned int client;
+    unsigned long long max_bytes;
+    int urgent_only;
+    tp_lane_header lane;
+    unsigned long long head[4];
+    if (!PyArg_ParseTuple(args, "I(KKKK)Kp:flush", &client, &head[0], &head[1], &head[2], &head[3],
+                          &max_bytes, &urgent_only)) {
+        return NULL;
+    }
+    lane = (tp_lane_header){head[0], head[1], head[2], head[3]};
+    tp_output_rows rows;
+    tp_result result = tp_table_flush(&table->table, client, max_bytes, urgent_only, &rows);
+    if (result != TP_OK) {
+        return tp_raise(table->state, result, "OutputFrame");
+    }
+    if (rows.rows == 0 && table->table.event_count == 0) {
+        Py_RETURN_NONE;
+    }
+    rows.lane = lane;
+    PyObject *frame = PyBytes_FromStringAndSize(NULL, (Py_ssize_t)tp_output_size(&rows));
+    PyObject *events = frame == NULL ? NULL : tp_table_events(&table->table);
+    if (events == NULL) {
+        Py_XDECREF(frame);
+        return NULL;
+    }
+    tp_output_write(&rows, (uint8_t *)PyBytes_AS_STRING(frame));
+    return Py_BuildValue("NN", frame, events);
+}
+
+static tp_client *client_arg(PyObject *self, PyObject *arg) {
+    tp_table *t = &((TableObject *)self)->table;
+    const unsigned long client = PyLong_AsUnsignedLong(arg);
+    return PyErr_Occurred() || client >= t->client_count ? NULL : &t->clients[client];
+}
+
+static PyObject *table_dirty_clients(PyObject *self, PyObject *none) {
+    (void)none;
+    const tp_table *t = &((TableObject *)self)->table;
+    PyObject *list = PyList_New(0);
+    for (uint32_t i = 0; list != NULL && i < t->client_count; i++) {
+        PyObject *index = t->clients[i].dirty_count > 0 ? PyLong_FromUnsignedLong(i) : NULL;
+        if ((index == NULL && PyErr_Occurred()) ||
+            (index != NULL && PyList_Append(list, index) < 0)) {
+            Py_CLEAR(list);
+        }
+        Py_XDECREF(index);
+    }
+    return list;
+}
+
+static PyObject *table_unsent_bytes(PyObject *self, PyObject *arg) {
+    const tp_client *c = client_arg(self, arg);
+    return PyErr_Occurred() ? NULL
+                            : PyLong_FromUnsignedLongLong(c == NULL ? 0 : tp_client_bytes(c));
+}
+
+static PyObject *table_urgent(PyObject *self, PyObject *arg) {
+    const tp_client *c = client_arg(self, arg);
+    return PyErr_Occurred() ? NULL : PyBool_FromLong(c != NULL && c->urgent > 0);
+}
+
+static tp_rank *rank_arg(PyObject *self, PyObject *arg) {
+    const unsigned long dp = PyLong_AsUnsignedLong(arg);
+    tp_rank *rank = PyErr_Occurred() ? NULL
+                                     : tp_table_rank(&((TableObject *)self)->table, (uint32_t)dp);
+    if (rank == NULL && !PyErr_Occurred()) {
+        PyErr_Format(PyExc_KeyError, "no rank %lu", dp);
+    }
+    return rank;
+}
+
+static PyObject *table_bindings(PyObject *self, PyObject *arg) {
+    const tp_table *t = &((TableObject *)self)->table;
+    const tp_rank *rank = rank_arg(self, arg);
+    PyObject *list = rank == NULL ? NULL : PyList_New(0);
+    for (uint32_t s = 0; list != NULL && s < t->slots; s++) {
+        for (const tp_binding *b = rank->slots[s].newest; list != NULL && b != NULL; b = b->older) {
+            PyObject *pair = Py_BuildValue("Li", (long long)b->handle, b->state);
+            if (pair == NULL || PyList_Append(list, pair) < 0) {
+                Py_CLEAR(list);
+            }
+            Py_XDECREF(pair);
+        }
+    }
+    return list;
+}
+
+static PyObject *table_restart_steps(PyObject *self, PyObject *arg) {
+    tp_rank *rank = rank_arg(self, arg);
+    if (rank == NULL) {
+        return NULL;
+    }
+    rank->any_step = 0;
+    Py_RETURN_NONE;
+}
+
+static PyObject *table_counters(PyObject *self, PyObject *none) {
+    (void)none;
+    const tp_table *t = &((TableObject *)self)->table;
+    const tp_table_counters *c = &t->counters;
+    return Py_BuildValue(
+        "{s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:I,s:K,s:K,s:L,s:L}", "frames", c->frames, "rows",
+        c->rows, "tokens", c->tokens, "stale", c->stale, "overrun", c->overrun, "repeated",
+        c->repeated, "parked", c->parked, "park_lost", c->park_lost, "bad_rows", c->bad_rows,
+        "gaps", c->gaps, "bindings", t->live, "parked_bindings", t->parked_now, "parked_bytes",
+        t->park_used, "stale_handle", c->stale_handle, "park_lost_handle", c->park_lost_handle);
+}
+
+static PyMethodDef methods[] = {
+    {"feed", tp_table_py_feed, METH_VARARGS, "Apply a StepFrame of lane (dp, tp); return its events."},
+    {"feed_run", tp_table_py_feed_run, METH_VARARGS,
+     "Apply frames of a rank's leader from an index on; return where it stopped, and events."},
+    {"flush", table_flush, METH_VARARGS, "Return an OutputFrame of what is unsent, and events."},
+    {"dirty_clients", table_dirty_clients, METH_NOARGS, "Return the clients with unsent rows."},
+    {"unsent_bytes", table_unsent_bytes, METH_O, "Return about how many bytes a client lacks."},
+    {"urgent", table_urgent, METH_O, "Return whether unsent rows hold up an outcome."},
+    {"bindings", table_bindings, METH_O, "Return (handle, state) of each binding of a rank."},
+    {"restart_steps", table_restart_steps, METH_O, "Forget the last step of a rank."},
+    {"counters", table_counters, METH_NOARGS, "Return what was counted."},
+    {"bind", tp_table_py_bind, METH_VARARGS, "Bind a handle; return the events of parked rows."},
+    {"state", tp_table_py_state, METH_O, "Return (state, drained) of a handle."},
+    {"set_state", tp_table_py_set_state, METH_VARARGS, "Set the state of a bound handle."},
+    {"finish", tp_table_py_finish, METH_VARARGS, "End a running binding's request."},
+    {"set_error", tp_table_py_set_error, METH_VARARGS, "Set the text of a failed request."},
+    {"hold", tp_table_py_hold, METH_O, "Ask for an event once all is sent; False: it is."},
+    {"total", tp_table_py_total, METH_O, "Return how many output tokens the request has."},
+    {"output", tp_table_py_output, METH_O, "Return the output tokens of a request not ended."},
+    {"stop_string", tp_table_py_stop_string, METH_O, "Return which stop string ended it, or -1."},
+    {"text_tail", tp_table_py_text_tail, METH_O, "Return where held-back text begins, and it."},
+    {"annex_offset", tp_table_py_annex_offset, METH_O, "Return how many bytes of annexes it sends."},
+    {"release", tp_table_py_release, METH_O, "Let go what waited until now; return the next time."},
+    {"drop", tp_table_py_drop, METH_O, "Forget a binding; what is unsent is still flushed."},
+    {"floor", tp_table_py_floor, METH_O, "Return the highest generation bound in a slot."},
+    {"busy", tp_table_py_busy, METH_O, "Return whether a handle's slot has a running binding."},
+    {"raise_floor", tp_table_py_raise_floor, METH_O, "Declare generations up to this dead."},
+    {"lose_park", tp_table_py_lose_park, METH_O, "Drop the parked rows of a handle."},
+    {"open_client", tp_table_py_open_client, METH_O, "Collect output for a client."},
+    {"close_client", tp_table_py_close_client, METH_O, "Drop a client's output; return events."},
+    {"shed", tp_table_py_shed, METH_VARARGS, "End a client's requests with an error."},
+    {NULL, NULL, 0, NULL},
+};
+
+static PyType_Slot slots[] = {
+    {Py_tp_doc, "Every live binding of some DP ranks, fed by frames and flushed by client."},
+    {Py_tp_new, (void *)table_new},
+    {Py_tp_dealloc, (void *)table_dealloc},
+    {Py_tp_methods, methods},
+    {0, NULL},
+};
+
+static PyType_Spec spec = {
+    .name = "tokenpipe._core.Table",
+    .basicsize = sizeof(TableObject),
+    .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_IMMUTABLETYPE,
+    .slots = slots,
+};
+
+int tp_init_table(PyObject *module) {
+    PyObject *type = PyType_FromModuleAndSpec(module, &spec, NULL);
+    const int result = type == NULL ? -1 : PyModule_AddType(module, (PyTypeObject *)type);
+    Py_XDECREF(type);
+    return result;
+}

@@ -1,0 +1,291 @@
+/* The Table's methods for commands: from Python values to table.h and back. */
+#include "py/table_binding.h"
+
+static tp_table *table_of(PyObject *self) { return &((TableObject *)self)->table; }
+
+/* The binding a handle names; NULL with KeyError set where it has none. */
+static tp_binding *find(PyObject *self, int64_t handle) {
+    tp_binding *b = tp_table_find(table_of(self), handle);
+    if (b == NULL) {
+        PyErr_Format(PyExc_KeyError, "no binding for handle %lld", (long long)handle);
+    }
+    return b;
+}
+
+static tp_binding *find_arg(PyObject *self, PyObject *arg) {
+    const int64_t handle = PyLong_AsLongLong(arg);
+    return handle == -1 && PyErr_Occurred() ? NULL : find(self, handle);
+}
+
+static tp_slot *slot_arg(PyObject *self, PyObject *arg) {
+    const int64_t handle = PyLong_AsLongLong(arg);
+    if (handle == -1 && PyErr_Occurred()) {
+        return NULL;
+    }
+    tp_slot *slot = tp_table_slot(table_of(self), handle);
+    if (slot == NULL) {
+        PyErr_Format(PyExc_KeyError, "no slot for handle %lld", (long long)handle);
+    }
+    return slot;
+}
+
+PyObject *tp_table_py_bind(PyObject *self, PyObject *args) {
+    long long handle;
+    unsigned long long key, annex_offset = 0;
+    unsigned int client, max_tokens, min_tokens, pace = 1, pace_ms = 0, cached = 0;
+    int ignore_eos, prefill;
+    PyObject *stops, *outputs, *text = Py_None;
+    if (!PyArg_ParseTuple(args, "LKIIIpOOp|OIIIK:bind", &handle, &key, &client, &max_tokens,
+                          &min_tokens, &ignore_eos, &stops, &outputs, &prefill, &text, &pace,
+                          &pace_ms, &cached, &annex_offset)) {
+        return NULL;
+    }
+    tp_table *t = table_of(self);
+    tp_py_wish wish = {.stops = NULL};
+    if (t->vocab != NULL && text != Py_None && tp_py_wish_read(text, &wish) < 0) {
+        return NULL;
+    }
+    const tp_binding *old = tp_table_find(t, handle);
+    if (tp_table_slot(t, handle) == NULL || (old != NULL && old->state != TP_PARKED)) {
+        tp_py_wish_free(&wish);
+        return PyErr_Format(PyExc_KeyError, "handle %lld has no slot or is bound", handle);
+    }
+    int32_t *stop_ids = NULL, *output_ids = NULL;
+    tp_bind bind = {.handle = handle,
+                    .key = key,
+                    .client = client < TP_NO_CLIENT ? (uint16_t)client : TP_NO_CLIENT,
+                    .max_tokens = max_tokens,
+                    .min_tokens = min_tokens,
+                    .ignore_eos = (uint8_t)ignore_eos,
+                    .prefill = (uint8_t)prefill,
+                    .pace = pace,
+                    .pace_ms = pace_ms,
+                    .cached = cached,
+                    .annex_offset = annex_offset,
+                    .text = t->vocab != NULL && text != Py_None ? &wish.wish : NULL};
+    PyObject *events = NULL;
+    if (tp_ints(stops, &stop_ids, &bind.stop_count) == 0 &&
+        tp_ints(outputs, &output_ids, &bind.output_count) == 0) {
+        bind.stop_ids = stop_ids;
+        bind.output_ids = output_ids;
+        events = tp_table_bind(t, &bind) == TP_OK ? tp_table_events(t) : PyErr_NoMemory();
+    }
+    PyMem_Free(stop_ids);
+    PyMem_Free(output_ids);
+    tp_py_wish_free(&wish);
+    return events;
+}
+
+PyObject *tp_table_py_state(PyObject *self, PyObject *arg) {
+    const int64_t handle = PyLong_AsLongLong(arg);
+    if (handle == -1 && PyErr_Occurred()) {
+        return NULL;
+    }
+    const tp_binding *b = tp_table_find(table_of(self), handle);
+    return b == NULL ? Py_BuildValue("iO", TP_GONE, Py_False)
+                     : Py_BuildValue("iO", b->state, b->flags & TP_B_DRAINED ? Py_True : Py_False);
+}
+
+PyObject *tp_table_py_set_state(PyObject *self, PyObject *args) {
+    long long handle;
+    unsigned int state;
+    if (!PyArg_ParseTuple(args, "LI:set_state", &handle, &state)) {
+        return NULL;
+    }
+    tp_binding *b = find(self, handle);
+    if (b == NULL) {
+        return NULL;
+    }
+    if (b->state < TP_RUNNING || state < TP_RUNNING || state > TP_LINGERING) {
+        return PyErr_Format(PyExc_ValueError, "no way from state %d to %u", b->state, state);
+    }
+    b->state = (uint8_t)state;
+    Py_RETURN_NONE;
+}
+
+PyObject *tp_table_py_set_error(PyObject *self, PyObject *args) {
+    long long handle;
+    const char *text;
+    Py_ssize_t size;
+    if (!PyArg_ParseTuple(args, "Ls#:set_error", &handle, &text, &size)) {
+        return NULL;
+    }
+    tp_binding *b = find(self, handle);
+    if (b == NULL) {
+        return NULL;
+    }
+    if (tp_binding_set_error(table_of(self), b, text, (size_t)size) != TP_OK) {
+        return PyErr_NoMemory();
+    }
+    Py_RETURN_NONE;
+}
+
+PyObject *tp_table_py_finish(PyObject *self, PyObject *args) {
+    long long handle;
+    unsigned int finish, state;
+    if (!PyArg_ParseTuple(args, "LII:finish", &handle, &finish, &state)) {
+        return NULL;
+    }
+    tp_binding *b = find(self, handle);
+    if (b == NULL) {
+        return NULL;
+    }
+    if ((b->state != TP_RUNNING && b->state != TP_PREEMPTING) || finish == TP_FINISH_NONE ||
+        finish >= TP_FINISH_END || (state != TP_ABORTING && state != TP_LINGERING)) {
+        return PyErr_Format(PyExc_ValueError, "no way from state %d to %u", b->state, state);
+    }
+    tp_binding_finish(table_of(self), b, (uint8_t)finish, -1);
+    b->state = (uint8_t)state;
+    Py_RETURN_NONE;
+}
+
+PyObject *tp_table_py_hold(PyObject *self, PyObject *arg) {
+    tp_binding *b = find_arg(self, arg);
+    return b == NULL ? NULL : PyBool_FromLong(tp_binding_hold(table_of(self), b));
+}
+
+PyObject *tp_table_py_total(PyObject *self, PyObject *arg) {
+    const tp_binding *b = find_arg(self, arg);
+    return b == NULL ? NULL : PyLong_FromUnsignedLong(b->total);
+}
+
+PyObject *tp_table_py_output(PyObject *self, PyObject *arg) {
+    const tp_binding *b = find_arg(self, arg);
+    if (b == NULL) {
+        return NULL;
+    }
+    const uint32_t n = b->tokens == NULL ? 0 : b->total;
+    PyObject *ids = PyTuple_New((Py_ssize_t)n);
+    for (uint32_t i = 0; ids != NULL && i < n; i++) {
+        PyObject *id = PyLong_FromLong(b->tokens[i]);
+        if (id == NULL) {
+            Py_CLEAR(ids);
+        } else {
+            PyTuple_SET_ITEM(ids, (Py_ssize_t)i, id);
+        }
+    }
+    return ids;
+}
+
+PyObject *tp_table_py_stop_string(PyObject *self, PyObject *arg) {
+    const tp_binding *b = find_arg(self, arg);
+    return b == NULL ? NULL : PyLong_FromLong(b->stop_string);
+}
+
+PyObject *tp_table_py_text_tail(PyObject *self, PyObject *arg) {
+    const tp_binding *b = find_arg(self, arg);
+    if (b == NULL) {
+        return NULL;
+    }
+    const tp_text *text = b->text;
+    const size_t size = text == NULL ? 0 : tp_text_tail(text, NULL, 0);
+    PyObject *tail = PyBytes_FromStringAndSize(NULL, (Py_ssize_t)size);
+    if (tail != NULL && size > 0) {
+        (void)tp_text_tail(text, (uint8_t *)PyBytes_AS_STRING(tail), size);
+    }
+    const unsigned int offset = text == NULL ? 0 : text->offset + text->ready;
+    return tail == NULL ? NULL : Py_BuildValue("IN", offset, tail);
+}
+
+PyObject *tp_table_py_annex_offset(PyObject *self, PyObject *arg) {
+    const tp_binding *b = find_arg(self, arg);
+    const tp_annex *annex = b == NULL ? NULL : b->annex;
+    return b == NULL ? NULL
+                     : PyLong_FromUnsignedLongLong(annex == NULL ? b->annex_offset
+                                                                 : annex->offset + annex->ready);
+}
+
+PyObject *tp_table_py_release(PyObject *self, PyObject *arg) {
+    const unsigned long long now_ns = PyLong_AsUnsignedLongLong(arg);
+    if (now_ns == (unsigned long long)-1 && PyErr_Occurred()) {
+        return NULL;
+    }
+    tp_table *t = table_of(self);
+    if (t->release_ns > 0 && t->release_ns <= now_ns) {
+        tp_table_release(t, now_ns);
+    }
+    return PyLong_FromUnsignedLongLong(t->release_ns);
+}
+
+PyObject *tp_table_py_drop(PyObject *self, PyObject *arg) {
+    tp_binding *b = find_arg(self, arg);
+    if (b == NULL) {
+        return NULL;
+    }
+    tp_table_drop(table_of(self), b);
+    Py_RETURN_NONE;
+}
+
+PyObject *tp_table_py_floor(PyObject *self, PyObject *arg) {
+    const tp_slot *slot = slot_arg(self, arg);
+    return slot == NULL ? NULL : PyLong_FromUnsignedLongLong(slot->floor);
+}
+
+PyObject *tp_table_py_busy(PyObject *self, PyObject *arg) {
+    const tp_slot *slot = slot_arg(self, arg);
+    int busy = 0;
+    for (const tp_binding *b = slot == NULL ? NULL : slot->newest; b != NULL; b = b->older) {
+        busy |= b->state == TP_RUNNING || b->state == TP_PREEMPTING;
+    }
+    return slot == NULL ? NULL : PyBool_FromLong(busy);
+}
+
+PyObject *tp_table_py_raise_floor(PyObject *self, PyObject *arg) {
+    tp_slot *slot = slot_arg(self, arg);
+    if (slot == NULL) {
+        return NULL;
+    }
+    tp_table_raise_floor(table_of(self), slot, TP_HANDLE_GENERATION(PyLong_AsLongLong(arg)));
+    Py_RETURN_NONE;
+}
+
+PyObject *tp_table_py_lose_park(PyObject *self, PyObject *arg) {
+    tp_binding *b = find_arg(self, arg);
+    if (b == NULL) {
+        return NULL;
+    }
+    if (b->state == TP_PARKED) {
+        tp_park_lose(table_of(self), b);
+    }
+    Py_RETURN_NONE;
+}
+
+PyObject *tp_table_py_open_client(PyObject *self, PyObject *arg) {
+    const unsigned long client = PyLong_AsUnsignedLong(arg);
+    if (client == (unsigned long)-1 && PyErr_Occurred()) {
+        return NULL;
+    }
+    if (client >= TP_NO_CLIENT) {
+        return PyErr_Format(PyExc_ValueError, "client %lu is too high an index", client);
+    }
+    if (tp_client_open(table_of(self), (uint32_t)client) != TP_OK) {
+        return PyErr_NoMemory();
+    }
+    Py_RETURN_NONE;
+}
+
+PyObject *tp_table_py_close_client(PyObject *self, PyObject *arg) {
+    const unsigned long client = PyLong_AsUnsignedLong(arg);
+    if (client == (unsigned long)-1 && PyErr_Occurred()) {
+        return NULL;
+    }
+    tp_table *t = table_of(self);
+    if (tp_client_close(t, client < TP_NO_CLIENT ? (uint32_t)client : TP_NO_CLIENT) != TP_OK) {
+        return PyErr_NoMemory();
+    }
+    return tp_table_events(t);
+}
+
+PyObject *tp_table_py_shed(PyObject *self, PyObject *args) {
+    unsigned int client;
+    const char *text;
+    Py_ssize_t size;
+    if (!PyArg_ParseTuple(args, "Is#:shed", &client, &text, &size)) {
+        return NULL;
+    }
+    tp_table *t = table_of(self);
+    if (tp_client_shed(t, client, text, (size_t)size) != TP_OK) {
+        return PyErr_NoMemory();
+    }
+    return tp_table_events(t);
+}

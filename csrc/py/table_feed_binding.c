@@ -1,0 +1,55 @@
+/* Table.feed and Table.feed_run. */
+#include "py/table_binding.h"
+
+PyObject *tp_table_py_feed(PyObject *self, PyObject *args) {
+    TableObject *table = (TableObject *)self;
+    unsigned int dp, tp;
+    Py_buffer frame;
+    if (!PyArg_ParseTuple(args, "IIy*:feed", &dp, &tp, &frame)) {
+        return NULL;
+    }
+    tp_result result = tp_table_feed(&table->table, dp, tp, frame.buf, (size_t)frame.len);
+    PyBuffer_Release(&frame);
+    return result == TP_OK ? tp_table_events(&table->table)
+                           : tp_raise(table->state, result, "StepFrame");
+}
+
+/* Feeds the next frames of a list, one at least; 0: that is none it can take. */
+static uint32_t feed_some(tp_table *t, unsigned int dp, PyObject *list, Py_ssize_t at) {
+    tp_bytes frames[TP_RUN_MOST];
+    uint32_t n = 0;
+    for (; n < TP_RUN_MOST && at < PyList_GET_SIZE(list); at++, n++) {
+        PyObject *frame = PyList_GET_ITEM(list, at);
+        if (!PyBytes_CheckExact(frame)) {
+            break;
+        }
+        frames[n] = (tp_bytes){(const uint8_t *)PyBytes_AS_STRING(frame),
+                               (size_t)PyBytes_GET_SIZE(frame)};
+    }
+    const uint32_t fed = n == 0 ? 0 : tp_table_feed_run(t, dp, frames, n);
+    if (fed > 0 || n == 0) {
+        return fed;
+    }
+    return tp_table_feed(t, dp, 0, frames[0].data, frames[0].size) == TP_OK;
+}
+
+/* Stops behind a frame with events, and before whatever is no frame it can take. */
+PyObject *tp_table_py_feed_run(PyObject *self, PyObject *args) {
+    tp_table *t = &((TableObject *)self)->table;
+    unsigned int dp;
+    PyObject *frames;
+    Py_ssize_t at;
+    if (!PyArg_ParseTuple(args, "IO!n:feed_run", &dp, &PyList_Type, &frames, &at)) {
+        return NULL;
+    }
+    t->event_count = 0;
+    while (at >= 0 && at < PyList_GET_SIZE(frames) && t->event_count == 0) {
+        const uint32_t fed = feed_some(t, dp, frames, at);
+        if (fed == 0) {
+            break;
+        }
+        at += fed;
+    }
+    PyObject *events = tp_table_events(t);
+    return events == NULL ? NULL : Py_BuildValue("nN", at, events);
+}

@@ -1,0 +1,72 @@
+/* The rows of a rank's newest frame: what a frame that names none goes on from. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "table/table_basis.h"
+
+tp_result tp_basis_take(tp_basis *basis, tp_step_view *v) {
+    if (v->continues) {
+        if (!tp_basis_leads_to(basis, 0, v)) {
+            return TP_E_BASIS;
+        }
+        v->handles = (const uint8_t *)basis->handles;
+        v->position = (const uint8_t *)basis->position;
+        return TP_OK;
+    }
+    basis->rows = 0; /* until this frame is applied */
+    if (v->rows <= basis->capacity) {
+        return TP_OK;
+    }
+    int64_t *handles = realloc(basis->handles, v->rows * sizeof *handles);
+    if (handles == NULL) {
+        return TP_E_MEMORY;
+    }
+    basis->handles = handles;
+    uint32_t *position = realloc(basis->position, v->rows * sizeof *position);
+    if (position == NULL) {
+        return TP_E_MEMORY;
+    }
+    basis->position = position;
+    struct tp_binding **bindings = realloc(basis->bindings, v->rows * sizeof(struct tp_binding *));
+    if (bindings == NULL) {
+        return TP_E_MEMORY;
+    }
+    basis->bindings = bindings;
+    basis->capacity = v->rows;
+    return TP_OK;
+}
+
+void tp_basis_keep(tp_basis *basis, const tp_step_view *v) {
+    uint32_t *restrict position = basis->position;
+    if (!v->continues && v->rows > 0) {
+        memcpy(basis->handles, v->handles, (size_t)v->rows * sizeof *basis->handles);
+        memset(basis->bindings, 0, (size_t)v->rows * sizeof(struct tp_binding *));
+        basis->mixed = 0;
+        if (v->position == NULL) {
+            memset(position, 0, (size_t)v->rows * sizeof *position);
+        } else {
+            memcpy(position, v->position, (size_t)v->rows * sizeof *position);
+        }
+    }
+    for (uint32_t i = 0; i < v->rows; i++) {
+        position[i] += v->counts == NULL ? 1 : tp_load_u16(v->counts + (size_t)i * 2);
+    }
+    basis->rows = v->rows;
+    basis->seq = v->lane.seq;
+    basis->sender = v->lane.sender;
+    basis->instance = v->lane.instance;
+}
+
+void tp_basis_advance(tp_basis *basis, uint32_t frames) {
+    for (uint32_t i = 0; i < basis->rows; i++) {
+        basis->position[i] += frames;
+    }
+    basis->seq += frames;
+}
+
+void tp_basis_free(tp_basis *basis) {
+    free(basis->handles);
+    free(basis->position);
+    free(basis->bindings);
+    memset(basis, 0, sizeof *basis);
+}

@@ -1,0 +1,234 @@
+/* What commands do to a binding; and the end of a request, which has one place. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "table/table.h"
+
+void tp_park_lose(tp_table *t, tp_binding *b) {
+    t->park_used -= b->park_bytes;
+    b->park_bytes = 0;
+    tp_binding_free_output(b);
+    b->total = 0;
+    b->park_cause = TP_CAUSE_NONE;
+    if (!(b->flags & TP_B_LOST)) {
+        b->flags |= TP_B_LOST;
+        t->counters.park_lost++;
+        t->counters.park_lost_handle = b->handle;
+    }
+}
+
+void tp_table_raise_floor(tp_table *t, tp_slot *slot, uint64_t generation) {
+    if (generation <= slot->floor) {
+        return;
+    }
+    slot->floor = generation;
+    for (tp_binding *b = slot->newest, *older; b != NULL; b = older) {
+        older = b->older;
+        if (b->state == TP_PARKED && TP_HANDLE_GENERATION(b->handle) <= generation) {
+            t->counters.stale++;
+            tp_table_drop(t, b);
+        }
+    }
+}
+
+void tp_binding_finish(tp_table *t, tp_binding *b, uint8_t finish, int32_t stop_reason) {
+    b->finish = finish;
+    b->stop_reason = stop_reason;
+    b->state = TP_LINGERING;
+    if (b->text != NULL) {
+        tp_text_end(b->text);
+    }
+    tp_annexes_settle(b);
+    if (!(b->flags & TP_B_MUTED)) {
+        tp_client_wake(t, b);
+        if (b->text != NULL) {
+            tp_text_charge(&t->clients[b->client], b->text);
+        }
+        if (b->annex != NULL) {
+            tp_annex_charge(&t->clients[b->client], b->annex);
+        }
+        tp_client_urgent(t, b);
+    }
+}
+
+tp_result tp_binding_set_error(tp_table *t, tp_binding *b, const char *text, size_t size) {
+    size = size < TP_MAX_ERROR ? size : TP_MAX_ERROR;
+    char *copy = malloc(size + 1);
+    if (copy == NULL) {
+        return TP_E_MEMORY;
+    }
+    memcpy(copy, text, size);
+    if (b->flags & TP_B_DIRTY) {
+        t->clients[b->client].error_bytes += size;
+        t->clients[b->client].error_bytes -= b->error_size;
+    }
+    free(b->error);
+    b->error = copy;
+    b->error_size = (uint16_t)size;
+    return TP_OK;
+}
+
+int tp_binding_hold(tp_table *t, tp_binding *b) {
+    if (b->total > b->sent || (b->text != NULL && b->text->ready > 0)) {
+        tp_client_wake(t, b);
+    }
+    if (!(b->flags & TP_B_DIRTY)) {
+        return 0;
+    }
+    b->flags |= TP_B_HOLD;
+    tp_client_urgent(t, b);
+    return 1;
+}
+
+/* Everything a bind allocates, before anything of the table is changed. */
+typedef struct fresh {
+    int32_t *tokens, *stop_ids;
+    uint64_t capacity;
+    uint32_t stop_count;
+    tp_text *text;
+} fresh;
+
+static void discard(fresh *f) {
+    free(f->tokens);
+    free(f->stop_ids);
+    tp_text_free(f->text);
+}
+
+static tp_result allocate(const tp_table *t, const tp_bind *bind, const tp_binding *parked, fresh *f) {
+    const uint64_t have = (uint64_t)bind->output_count + (parked == NULL ? 0 : parked->total);
+    const uint64_t more = bind->max_tokens > have ? bind->max_tokens - have : 0;
+    f->capacity = have + (more < 32 ? more : 32) + 1;
+    f->tokens = f->capacity > UINT32_MAX ? NULL : malloc(f->capacity * sizeof *f->tokens);
+    const uint32_t eos_count = bind->ignore_eos ? 0 : t->eos_count;
+    f->stop_count = bind->stop_count + eos_count;
+    f->stop_ids = malloc(((size_t)f->stop_count + 1) * sizeof *f->stop_ids);
+    f->text = bind->text == NULL ? NULL : tp_bind_text(t, bind);
+    if (f->tokens == NULL || f->stop_ids == NULL || (bind->text != NULL && f->text == NULL)) {
+        discard(f);
+        return TP_E_MEMORY;
+    }
+    if (bind->output_count > 0) {
+        memcpy(f->tokens, bind->output_ids, bind->output_count * sizeof *f->tokens);
+    }
+    if (bind->stop_count > 0) {
+        memcpy(f->stop_ids, bind->stop_ids, bind->stop_count * sizeof *f->stop_ids);
+    }
+    if (eos_count > 0) {
+        memcpy(f->stop_ids + bind->stop_count, t->eos, eos_count * sizeof *f->stop_ids);
+    }
+    if (parked != NULL && parked->total > 0) {
+        memcpy(f->tokens + bind->output_count, parked->tokens,
+               parked->total * sizeof *f->tokens);
+    }
+    return TP_OK;
+}
+
+static void dress(const tp_table *t, tp_binding *b, const tp_bind *bind, const fresh *f) {
+    b->key = bind->key;
+    b->base = b->sent = bind->output_count;
+    b->min_tokens = bind->min_tokens;
+    b->max_tokens = bind->max_tokens;
+    b->stop_count = f->stop_count;
+    b->stop_ids = f->stop_ids;
+    free(b->tokens);
+    b->tokens = f->tokens;
+    b->capacity = (uint32_t)f->capacity;
+    b->flags |= bind->prefill ? TP_B_PREFILL : 0;
+    b->pace = bind->pace;
+    b->cached = bind->cached;
+    b->annex_offset = bind->annex_offset;
+    b->pace_ns = bind->pace_ms * UINT64_C(1000000);
+    b->flags |= bind->pace > 1 || bind->pace_ms > 0 ? TP_B_PACED : 0;
+    b->text = f->text;
+    b->flags |= f->text != NULL ? TP_B_TEXT : 0;
+    b->stop_mask = 0;
+    for (uint32_t i = 0; i < b->stop_count; i++) {
+        b->stop_mask |= UINT64_C(1) << ((uint32_t)b->stop_ids[i] & 63);
+    }
+    if (bind->client < t->client_count && t->clients[bind->client].open) {
+        b->client = bind->client;
+    } else {
+        b->flags |= TP_B_MUTED;
+    }
+}
+
+/* Puts what is unsent on the client's account. */
+static void hand_over(tp_table *t, tp_binding *b) {
+    if (b->flags & TP_B_MUTED) {
+        b->sent = b->total;
+        tp_tail_free(b);
+        tp_annexes_forget(b);
+        if (b->text != NULL) {
+            tp_text_sent(b->text, b->text->ready);
+        }
+    } else if (b->total > b->sent) {
+        tp_client_wake(t, b);
+    }
+}
+
+/* Finds the end in `parked` tokens that came before the bind, as if they came now. */
+static void replay(tp_table *t, tp_binding *b, uint32_t parked) {
+    b->total = b->base;
+    if (b->base >= b->max_tokens) {
+        tp_tail_free(b);
+        tp_annexes_forget(b);
+        tp_binding_finish(t, b, TP_FINISH_LENGTH, -1);
+        tp_table_event(t, TP_EV_FINISHED, b->handle, TP_FINISH_LENGTH, -1, b->park_step);
+        return;
+    }
+    const int prefilled = b->flags & TP_B_PREFILL && parked > 0;
+    const uint32_t n = prefilled ? b->park_first : parked;
+    const tp_end end = tp_row_scan(t, b, b->tokens + b->total, n);
+    b->total += end.used;
+    if (b->tail != NULL) {
+        tp_tail_cut(b->tail, end.used);
+    }
+    const int over = prefilled || end.finish != TP_FINISH_NONE || end.cause != TP_CAUSE_NONE;
+    tp_annexes_begin(b, over ? b->total : UINT64_MAX);
+    hand_over(t, b);
+    if (!tp_row_judge(t, b, &end, b->park_step)) {
+        return;
+    }
+    if (prefilled && (parked > n || b->park_cause == TP_CAUSE_NONE)) {
+        b->state = TP_LINGERING;
+        tp_table_event(t, TP_EV_PREFILLED, b->handle, 0, 0, b->park_step);
+    } else if (b->park_cause != TP_CAUSE_NONE) {
+        tp_row_fail(t, b, b->park_cause, b->park_value, b->park_step);
+    }
+}
+
+tp_result tp_table_bind(tp_table *t, const tp_bind *bind) {
+    tp_slot *slot = tp_table_slot(t, bind->handle);
+    tp_binding *b = tp_table_find(t, bind->handle);
+    fresh f;
+    t->event_count = 0;
+    if (tp_table_reserve_events(t, 3) != TP_OK || allocate(t, bind, b, &f) != TP_OK) {
+        return TP_E_MEMORY;
+    }
+    const int fits = bind->client < t->client_count && t->clients[bind->client].open;
+    if ((fits && tp_client_reserve(t, &t->clients[bind->client]) != TP_OK) ||
+        (b == NULL && (b = tp_binding_new(t, slot, bind->handle)) == NULL)) {
+        discard(&f);
+        return TP_E_MEMORY;
+    }
+    const uint32_t parked = b->total;
+    if (b->state == TP_PARKED) {
+        t->parked_now--;
+        t->park_used -= b->park_bytes;
+        b->park_bytes = 0;
+    }
+    b->state = TP_RUNNING;
+    tp_table_raise_floor(t, slot, TP_HANDLE_GENERATION(bind->handle));
+    dress(t, b, bind, &f);
+    if (b->flags & TP_B_LOST) {
+        b->total = b->base;
+        b->state = TP_LINGERING;
+        tp_table_event(t, TP_EV_PARK_LOST, b->handle, 0, 0, 0);
+    } else {
+        replay(t, b, parked);
+    }
+    if (b->flags & TP_B_DRAINED) {
+        tp_table_event(t, TP_EV_DRAINED, b->handle, 0, 0, 0);
+    }
+    return TP_OK;
+}

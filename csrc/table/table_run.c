@@ -1,0 +1,136 @@
+/* Frames that continue one another, taken together: each row takes its tokens of all of them at once,
+ * so that a binding is touched once a run and not once a frame. Only where every row is plain (see
+ * table_feed.c) in every frame; what is not is left to tp_table_feed, which says the same. */
+#include "table/table.h"
+
+/* The tokens of the frames that are taken together, and what is known of each frame. */
+typedef struct run {
+    const uint8_t *token_ids[TP_RUN_MOST];
+    uint64_t steps[TP_RUN_MOST], mono_ns[TP_RUN_MOST];
+    uint32_t frames;
+} run;
+
+/* Collects the frames that go on from the basis with a token a row and nothing beside it. */
+static void collect(const tp_rank *rank, const tp_bytes *frames, uint32_t n, run *r) {
+    uint64_t step = rank->last_step;
+    r->frames = 0;
+    while (r->frames < n && r->frames < TP_RUN_MOST) {
+        tp_step_view v;
+        const uint32_t at = r->frames;
+        if (tp_step_parse(frames[at].data, frames[at].size, &v) != TP_OK || v.dp != rank->dp ||
+            v.tp != 0 || v.step <= step || !v.continues ||
+            !tp_basis_leads_to(&rank->basis, at, &v) || v.counts != NULL || v.status != NULL ||
+            v.lp_k != NULL || v.annex_bytes > 0) {
+            return;
+        }
+        r->token_ids[at] = v.token_ids;
+        r->steps[at] = step = v.step;
+        r->mono_ns[at] = v.mono_ns;
+        r->frames++;
+    }
+}
+
+/* Whether a token that is in the vocabulary may be appended without an end. */
+static int goes_on(const tp_table *t, const tp_binding *b, int32_t token, uint32_t count) {
+    return (uint32_t)token < t->vocab_size && !tp_token_stops(b, token, count);
+}
+
+/* Writes a row's next n tokens behind those that its binding has, which do not count yet. Returns how
+ * many of them are plain. */
+static uint32_t write_tokens(const tp_table *t, tp_binding *b, const run *r, size_t row, uint32_t n) {
+    int32_t *tokens = b->tokens + b->total;
+    const uint64_t mask = b->stop_mask;
+    uint32_t top = 0;
+    uint64_t stops = 0;
+    for (uint32_t i = 0; i < n; i++) {
+        const uint32_t token = (uint32_t)tp_load_i32(r->token_ids[i] + row * 4);
+        tokens[i] = (int32_t)token;
+        top = token > top ? token : top;
+        stops |= mask >> (token & 63);
+    }
+    if (top < t->vocab_size && !(stops & 1)) {
+        return n;
+    }
+    uint32_t plain = 0;
+    while (plain < n && goes_on(t, b, tokens[plain], b->total + plain + 1)) {
+        plain++;
+    }
+    return plain;
+}
+
+/* Finds the binding of a row, or NULL where it has none that this way is for. */
+static tp_binding *find(const tp_table *t, const tp_rank *rank, uint32_t row) {
+    const tp_basis *basis = &rank->basis;
+    const int64_t handle = basis->handles[row];
+    tp_binding *b = basis->bindings[row]; /* of the last run; since then it may be another one's */
+    if (b == NULL || b->handle != handle) {
+        const uint32_t at = TP_HANDLE_SLOT(handle);
+        b = handle > 0 && TP_HANDLE_DP(handle) == rank->dp && at < t->slots ? rank->slots[at].newest
+                                                                            : NULL;
+        basis->bindings[row] = b;
+    }
+    const int open = b != NULL && b->handle == handle &&
+                     (b->state == TP_RUNNING || b->state == TP_PREEMPTING) &&
+                     !(b->flags & (TP_B_SLOW | TP_B_TEXT | TP_B_IN_RUN)) &&
+                     basis->position[row] == b->total - b->base;
+    return open ? b : NULL;
+}
+
+/* Writes the tokens of all rows; returns of how many frames they are plain. Their bindings are marked
+ * up to *rows, none of them twice. */
+static uint32_t write_rows(tp_table *t, const tp_rank *rank, const run *r, uint32_t *rows) {
+    const tp_basis *basis = &rank->basis;
+    uint32_t n = r->frames;
+    for (*rows = 0; *rows < basis->rows && n > 0; ++*rows) {
+        tp_binding *b = find(t, rank, *rows);
+        if (b == NULL || b->total >= b->max_tokens ||
+            tp_binding_grow(b, (uint64_t)b->total + n) != TP_OK) {
+            return 0;
+        }
+        const uint32_t left = b->max_tokens - b->total - 1; /* the last one is not plain */
+        n = write_tokens(t, b, r, *rows, left < n ? left : n);
+        b->flags |= TP_B_IN_RUN;
+    }
+    return n;
+}
+
+/* Lets n more tokens of each of so many rows count. */
+static void commit(tp_table *t, const tp_rank *rank, uint32_t rows, uint32_t n, uint64_t mono_ns) {
+    for (uint32_t i = 0; i < rows; i++) {
+        tp_binding *b = rank->basis.bindings[i];
+        b->flags &= (uint16_t)~TP_B_IN_RUN;
+        if (n > 0) {
+            tp_client *c = &t->clients[b->client];
+            b->total += n;
+            c->tokens += n;
+            c->mono_ns = mono_ns;
+            tp_client_mark(c, b);
+        }
+    }
+}
+
+uint32_t tp_table_feed_run(tp_table *t, uint32_t dp, const tp_bytes *frames, uint32_t n) {
+    tp_rank *rank = tp_table_rank(t, dp);
+    run r;
+    uint32_t rows;
+    t->event_count = 0;
+    if (rank == NULL || !rank->any_step || rank->basis.rows == 0 || rank->basis.mixed) {
+        return 0;
+    }
+    collect(rank, frames, n, &r);
+    if (r.frames == 0 || tp_table_reserve_events(t, t->client_count) != TP_OK) {
+        return 0;
+    }
+    n = write_rows(t, rank, &r, &rows);
+    commit(t, rank, rows, n, n > 0 ? r.mono_ns[n - 1] : 0);
+    rank->basis.mixed = n == 0;
+    if (n > 0) {
+        rank->last_step = r.steps[n - 1];
+        t->counters.frames += n;
+        t->counters.rows += (uint64_t)n * rows;
+        t->counters.tokens += (uint64_t)n * rows;
+        tp_basis_advance(&rank->basis, n);
+        tp_table_crowded(t, rank->last_step);
+    }
+    return n;
+}

@@ -1,0 +1,206 @@
+/* A buffer between a detokenizer, a search, and a sender. */
+#include "text/text.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static tp_result reserve(tp_text *t, size_t more) {
+    const uint64_t need = (uint64_t)t->len + more;
+    if (need <= t->capacity) {
+        return TP_OK;
+    }
+    const uint64_t capacity = need * 2 < 128 ? 128 : need * 2;
+    uint8_t *old = t->buffer == t->few ? NULL : t->buffer;
+    uint8_t *grown = capacity > UINT32_MAX ? NULL : realloc(old, capacity);
+    if (grown == NULL) {
+        return TP_E_MEMORY;
+    }
+    if (old == NULL) {
+        memcpy(grown, t->few, t->len);
+    }
+    t->buffer = grown;
+    t->capacity = (uint32_t)capacity;
+    return TP_OK;
+}
+
+/* Adds what a token reads as, or what the end brings (token < 0). */
+static tp_result read_token(tp_text *t, int32_t token) {
+    const tp_foreign *foreign = t->vocab->foreign;
+    if (foreign != NULL) {
+        const char *text;
+        size_t size;
+        if (foreign->step(foreign->context, t->stream, token, &text, &size) < 0) {
+            return TP_E_FOREIGN;
+        }
+        if (reserve(t, size) != TP_OK) {
+            return TP_E_MEMORY;
+        }
+        if (size > 0) { /* else there may be no text */
+            memcpy(t->buffer + t->len, text, size);
+            t->len += (uint32_t)size;
+        }
+        return TP_OK;
+    }
+    if (token < 0) { /* each step made room for an end */
+        t->len += (uint32_t)tp_detok_end(&t->detok, t->vocab, t->buffer + t->len);
+        return TP_OK;
+    }
+    if (reserve(t, tp_detok_room(t->vocab, token)) != TP_OK) {
+        return TP_E_MEMORY;
+    }
+    t->len += (uint32_t)tp_detok_step(&t->detok, t->vocab, token, t->buffer + t->len);
+    return TP_OK;
+}
+
+/* Brings the detokenizer to where the prompt ends. */
+static tp_result prime(tp_text *t, const tp_text_wish *wish) {
+    if (wish->prompt_cut) {
+        tp_detok_continue(&t->detok);
+    }
+    for (uint32_t i = 0; i < wish->prompt_count; i++) {
+        const tp_result result = wish->prompt[i] < 0 ? TP_OK : read_token(t, wish->prompt[i]);
+        if (result != TP_OK) {
+            return result;
+        }
+        t->len = 0;
+    }
+    return TP_OK;
+}
+
+tp_text *tp_text_new(const tp_vocab *vocab, const tp_text_wish *wish) {
+    tp_text *t = aligned_alloc(64, sizeof *t);
+    if (t == NULL) {
+        return NULL;
+    }
+    memset(t, 0, sizeof *t);
+    t->buffer = t->few;
+    t->capacity = sizeof t->few;
+    t->vocab = vocab;
+    t->include_stop = wish->include_stop;
+    tp_detok_init(&t->detok, vocab, wish->skip_special, wish->spaces);
+    if (wish->stop_count > 0) {
+        t->stops = malloc(sizeof *t->stops);
+        if (t->stops == NULL) {
+            free(t);
+            return NULL;
+        }
+        if (tp_stops_init(t->stops, wish->stops, wish->stop_sizes, wish->stop_count) != TP_OK) {
+            free(t->stops);
+            free(t);
+            return NULL;
+        }
+        t->stop_first = t->stops->first;
+    }
+    const tp_foreign *foreign = vocab->foreign;
+    if (foreign != NULL) {
+        t->stream = foreign->begin(foreign->context, wish->skip_special, wish->spaces);
+    }
+    if ((foreign != NULL && t->stream == NULL) || prime(t, wish) != TP_OK) {
+        tp_text_free(t);
+        return NULL;
+    }
+    return t;
+}
+
+void tp_text_free(tp_text *t) {
+    if (t != NULL) {
+        if (t->stops != NULL) {
+            tp_stops_clear(t->stops);
+            free(t->stops);
+        }
+        if (t->stream != NULL) {
+            t->vocab->foreign->drop(t->vocab->foreign->context, t->stream);
+        }
+        if (t->buffer != t->few) {
+            free(t->buffer);
+        }
+        free(t);
+    }
+}
+
+tp_result tp_text_here(const tp_text *t, tp_text_mark *mark) {
+    *mark = (tp_text_mark){NULL, t->detok, t->len, t->state};
+    if (t->stream != NULL) {
+        mark->stream = t->vocab->foreign->copy(t->vocab->foreign->context, t->stream);
+    }
+    return t->stream != NULL && mark->stream == NULL ? TP_E_FOREIGN : TP_OK;
+}
+
+void tp_text_back(tp_text *t, tp_text_mark *mark) {
+    void *stream = t->stream;
+    t->stream = mark->stream;
+    mark->stream = stream;
+    t->detok = mark->detok;
+    t->len = mark->len;
+    t->state = mark->state;
+    tp_text_unmark(t, mark);
+}
+
+void tp_text_unmark(tp_text *t, tp_text_mark *mark) {
+    if (mark->stream != NULL) {
+        t->vocab->foreign->drop(t->vocab->foreign->context, mark->stream);
+        mark->stream = NULL;
+    }
+}
+
+tp_result tp_text_step(tp_text *t, int32_t token, int counts, int32_t *stop) {
+    *stop = -1;
+    if (tp_text_plain(t, t->vocab, token)) {
+        return TP_OK;
+    }
+    uint32_t at = t->len;
+    const tp_result result = token < 0 ? TP_OK : read_token(t, token);
+    if (result != TP_OK) {
+        return result;
+    }
+    while (t->stops != NULL && at < t->len) {
+        int32_t found;
+        at += (uint32_t)tp_stops_scan(t->stops, &t->state, t->buffer + at, t->len - at, &found);
+        if (found >= 0 && counts) {
+            t->len = t->include_stop ? at : at - t->stops->sizes[found];
+            t->ready = t->len;
+            t->ended = 1;
+            *stop = found;
+            break;
+        }
+    }
+    return TP_OK;
+}
+
+void tp_text_end(tp_text *t) {
+    if (!t->ended) {
+        (void)read_token(t, -1); /* a foreign decoder that fails has nothing to add */
+        t->ready = t->len;
+        t->ended = 1;
+    }
+}
+
+size_t tp_text_tail(const tp_text *t, uint8_t *out, size_t room) {
+    const size_t held = t->len - t->ready;
+    const tp_foreign *foreign = t->vocab->foreign;
+    tp_detok detok = t->detok;
+    uint8_t last[16];
+    const char *more = (const char *)last;
+    size_t size = 0;
+    void *copy = NULL;
+    if (t->ended) {
+        ;
+    } else if (foreign == NULL) {
+        size = tp_detok_end(&detok, t->vocab, last);
+    } else if ((copy = foreign->copy(foreign->context, t->stream)) == NULL ||
+               foreign->step(foreign->context, copy, -1, &more, &size) < 0) {
+        size = 0;
+    }
+    if (held + size <= room) {
+        if (held > 0) {
+            memcpy(out, t->buffer + t->ready, held);
+        }
+        if (size > 0) {
+            memcpy(out + held, more, size);
+        }
+    }
+    if (copy != NULL) {
+        foreign->drop(foreign->context, copy);
+    }
+    return held + size;
+}

@@ -1,0 +1,92 @@
+/* The StepFrame: what one step of one worker rank produced. */
+#include "wire/columns.h"
+#include "wire/frame.h"
+
+tp_result tp_step_parse(const uint8_t *data, size_t size, tp_step_view *view) {
+    uint64_t h[TP_STEP_FIELDS];
+    tp_column c[TP_STEP_LAST + 1];
+    tp_result result =
+        tp_columns_read(data, size, TP_KIND_STEP, h, TP_STEP_FIELDS, c, TP_STEP_LAST);
+    if (result != TP_OK) {
+        return result;
+    }
+    if (h[4] >> TP_DP_BITS != 0 || h[5] > UINT32_MAX) {
+        return TP_E_HEADER;
+    }
+    if (h[7] > TP_MAX_ROWS || h[8] > TP_MAX_TOKENS) {
+        return TP_E_LIMIT;
+    }
+    *view = (tp_step_view){
+        .lane = {h[0], h[1], h[2], h[3]},
+        .dp = (uint32_t)h[4],
+        .tp = (uint32_t)h[5],
+        .step = h[6],
+        .rows = (uint32_t)h[7],
+        .tokens = (uint32_t)h[8],
+        .mono_ns = h[9],
+    };
+    const uint32_t rows = view->rows, tokens = view->tokens;
+    view->continues = rows > 0 && c[TP_STEP_HANDLES].data == NULL;
+    if ((!view->continues && c[TP_STEP_HANDLES].size != rows * 8) ||
+        (view->continues && c[TP_STEP_POSITION].data != NULL) ||
+        c[TP_STEP_TOKENS].size != tokens * 4) {
+        return TP_E_COLUMN;
+    }
+    view->handles = c[TP_STEP_HANDLES].data;
+    view->token_ids = c[TP_STEP_TOKENS].data;
+    if (tp_take(&c[TP_STEP_COUNTS], rows, 2, &view->counts) != TP_OK ||
+        tp_take(&c[TP_STEP_STATUS], rows, 1, &view->status) != TP_OK ||
+        tp_take(&c[TP_STEP_POSITION], rows, 4, &view->position) != TP_OK) {
+        return TP_E_COLUMN;
+    }
+    if ((view->counts == NULL ? rows : tp_sum_u16(view->counts, rows)) != tokens) {
+        return TP_E_COUNTS;
+    }
+    tp_logprobs lp;
+    result = tp_logprobs_take(&c[TP_STEP_LP_K], rows, view->counts, 2, &lp);
+    view->lp_k = lp.k;
+    view->lp_ids = lp.ids;
+    view->lp_values = lp.values;
+    view->lp_ranks = lp.ranks;
+    view->lp_entries = lp.entries;
+    view->lp_tokens = lp.tokens;
+    return result != TP_OK ? result
+                           : tp_bytes_take(&c[TP_STEP_ANNEX_LEN], rows, TP_MAX_ANNEX,
+                                           &view->annex_len, &view->annex, &view->annex_bytes);
+}
+
+static void describe(const tp_step_rows *r, uint64_t *header, tp_part *parts) {
+    const uint64_t h[TP_STEP_FIELDS] = {r->lane.instance, r->lane.sender, r->lane.receiver, r->lane.seq,
+                                r->dp,            r->tp,          r->step,          r->rows,
+                                r->tokens,        r->mono_ns};
+    const size_t rows = r->rows;
+    const tp_part p[TP_STEP_LAST] = {
+        {TP_STEP_HANDLES, r->handles, r->handles ? rows * 8 : 0},
+        {TP_STEP_COUNTS, r->counts, r->counts ? rows * 2 : 0},
+        {TP_STEP_TOKENS, r->token_ids, r->token_ids ? (size_t)r->tokens * 4 : 0},
+        {TP_STEP_STATUS, r->status, r->status ? rows : 0},
+        {TP_STEP_POSITION, r->position, r->position ? rows * 4 : 0},
+        {TP_STEP_LP_K, r->lp_k, r->lp_k ? rows * 4 : 0},
+        {TP_STEP_LP_IDS, r->lp_ids, r->lp_ids ? (size_t)r->lp_entries * 4 : 0},
+        {TP_STEP_LP_VALUES, r->lp_values, r->lp_values ? (size_t)r->lp_entries * 4 : 0},
+        {TP_STEP_LP_RANKS, r->lp_ranks, r->lp_ranks ? (size_t)r->lp_tokens * 4 : 0},
+        {TP_STEP_ANNEX_LEN, r->annex_len, r->annex_bytes ? rows * 4 : 0},
+        {TP_STEP_ANNEX, r->annex, r->annex_bytes},
+    };
+    memcpy(header, h, sizeof h);
+    memcpy(parts, p, sizeof p);
+}
+
+size_t tp_step_size(const tp_step_rows *rows) {
+    uint64_t header[TP_STEP_FIELDS];
+    tp_part parts[TP_STEP_LAST];
+    describe(rows, header, parts);
+    return tp_columns_size(header, TP_STEP_FIELDS, parts, TP_STEP_LAST);
+}
+
+size_t tp_step_write(const tp_step_rows *rows, uint8_t *out) {
+    uint64_t header[TP_STEP_FIELDS];
+    tp_part parts[TP_STEP_LAST];
+    describe(rows, header, parts);
+    return tp_columns_write(TP_KIND_STEP, header, TP_STEP_FIELDS, parts, TP_STEP_LAST, out);
+}
