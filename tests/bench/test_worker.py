@@ -127,10 +127,10 @@ def test_a_follower_takes_plans_and_runs_no_steps(make: Make) -> None:
 def test_in_lockstep_it_runs_what_each_plan_grants(make: Make) -> None:
     worker, pub = make(
         [
-            (100.0, plan([(1, 11, 50)], extra=b"3")),
-            (101.0, plan([(2, 22, 50)], extra=b"2")),
+            (100.0, plan([(1, 11, 50)], steps=3)),
+            (101.0, plan([(2, 22, 50)], steps=2)),
             (102.0, plan([], (1, 2))),
-            (103.0, plan([], extra=b"2")),
+            (103.0, plan([], steps=2)),
         ],
         lockstep=True,
     )

@@ -115,8 +115,8 @@ class FakeEngine:
                 output.poll()
         unsent, self._unsent = self._unsent, []
         for output, rows in unsent:
-            address = (self.instance.id, output._outbox._me.incarnation, output.receiver)
-            frame = output_frame(*rows, seq=output.next_seq, lane=address)
+            *address, seq = output.next_header
+            frame = output_frame(*rows, seq=seq, lane=tuple(address))
             if output.lost or len(frame) > output.room:
                 self._unsent.append((output, rows))
             else:

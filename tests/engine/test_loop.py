@@ -126,7 +126,7 @@ def test_lost_processor_costs_the_batch_and_not_the_worker() -> None:
 
 
 def test_lockstep_runs_what_each_plan_grants_before_the_next() -> None:
-    plans = [StepPlan(1, (bind(5),), extra=b"2"), StepPlan(2, (bind(6),), extra=b"1")]
+    plans = [StepPlan(1, (bind(5),), steps=2), StepPlan(2, (bind(6),), steps=1)]
     engine, pub = run(Lane(plans, []), lockstep=True)
     assert engine.calls == ["admit 5", "step", "step", "admit 6", "step"]
     assert [handles for handles, *_ in pub.steps] == [[5], [5], [5, 6]]

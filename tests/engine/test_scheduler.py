@@ -250,7 +250,7 @@ def test_a_grant_goes_to_every_rank_with_every_plan() -> None:
     scheduler.schedule(0.0)
     assert not sent
     scheduler.schedule(0.0, grant=8)
-    assert [plan.extra for plan in sent] == [b"8", b"8"]
+    assert [plan.steps for plan in sent] == [8, 8]
 
 
 class Refusing(Model):

@@ -54,12 +54,11 @@ def test_rows_of_nobody_and_broken_frames_cost_only_themselves(runtime_dir: Path
         r.publish([(h, [1])])
         r.publish([(h + (3 << 35), [99]), (h, [2])])  # a slot that nobody bound
         lane = r.pubs[0]._lane
-        head = LaneHeader(r.pubs[0]._instance.id, r.pubs[0].incarnation, lane.receiver, 0)
         for broken in (
             lambda header: pack_control(header, [StepPlan(1)]),  # not for a processor
             lambda header: pack_control(header, [StepPlan(2)])[:-3],  # cut short
         ):
-            lane.send(broken(head._replace(seq=lane.next_seq)))
+            lane.send(broken(lane.next_header))
         r.publish([(h, [3])])
         r.publish([(h, [4])], [h])
         r.until(lambda: r.ended(key))

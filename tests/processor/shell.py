@@ -22,7 +22,7 @@ from tokenpipe.transport import (
     output_lane,
     worker_lane,
 )
-from tokenpipe.wire import LaneHeader, Message, OutputFrame, pack_control
+from tokenpipe.wire import Message, OutputFrame, pack_control
 
 INCARNATION = 77
 
@@ -47,21 +47,15 @@ class Worker:
     def send(self, *rows: Row) -> None:
         """Send a step of these rows."""
         frame = self._pen.frame(rows, self.dp, self.tp)
-        self.lane.send(_addressed(frame, self._header()))
+        self.lane.send(_addressed(frame, self.lane.next_header))
 
     def tell(self, *messages: Message) -> None:
         """Send control messages."""
-        self.lane.send(pack_control(self._header(), list(messages)))
+        self.lane.send(pack_control(self.lane.next_header, list(messages)))
 
-    def send_raw(self, make: Callable[[LaneHeader], bytes]) -> None:
+    def send_raw(self, make: Callable[[tuple[int, int, int, int]], bytes]) -> None:
         """Send whatever `make` returns for a header."""
-        self.lane.send(make(self._header()))
-
-    def _header(self) -> LaneHeader:
-        lane = self.lane
-        return LaneHeader(
-            self._shell.instance.id, self.me.incarnation, lane.receiver, lane.next_seq
-        )
+        self.lane.send(make(self.lane.next_header))
 
     def die(self) -> None:
         """Go without a word: only the lock tells."""
@@ -76,7 +70,7 @@ class Worker:
             self.claim.release()
 
 
-def _addressed(frame: bytes, header: LaneHeader) -> bytes:
+def _addressed(frame: bytes, header: tuple[int, int, int, int]) -> bytes:
     values, columns = _core.unpack_step(frame)
     return _core.pack_step((*header, *values[4:]), columns)
 

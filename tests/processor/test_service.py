@@ -30,7 +30,6 @@ from tokenpipe.wire import (
     CloseClient,
     Counters,
     HandleFinished,
-    LaneHeader,
     Message,
     OpenClient,
     RankOpened,
@@ -86,14 +85,9 @@ class Served:
     def order(self, *messages: Message) -> None:
         self.send_raw(lambda header: pack_control(header, list(messages)))
 
-    def send_raw(self, make: Callable[[LaneHeader], bytes]) -> None:
+    def send_raw(self, make: Callable[[tuple[int, int, int, int]], bytes]) -> None:
         self.until(lambda: self.commands.ready)
-        lane = self.commands
-        self.commands.send(
-            make(
-                LaneHeader(self.shell.instance.id, ENGINE.incarnation, lane.receiver, lane.next_seq)
-            )
-        )
+        self.commands.send(make(self.commands.next_header))
 
     def of(self, kind: type) -> list[Any]:
         return [message for message in self.reported if isinstance(message, kind)]

@@ -34,7 +34,7 @@ def far(runtime_dir: Path) -> Iterator[Make]:
 
 def plan(step: int) -> StepPlan:
     bind = StepBind(step, 7, 2, (1, 2, 3), (4, 5), 100, b"x")
-    return StepPlan(step, (bind,), (step + 1000,), b"extra")
+    return StepPlan(step, (bind,), (step + 1000,), 3, b"extra")
 
 
 def take(f: Far, lane: StepLane, reader: StepLaneReader, count: int) -> list[StepPlan]:

@@ -114,9 +114,7 @@ class Rig:
 
     def send(self, lane: LaneSender, count: int = 1, size: int = 16) -> None:
         for _ in range(count):
-            lane.send(
-                frame(self.instance.id, self.worker.incarnation, lane.receiver, lane.next_seq, size)
-            )
+            lane.send(frame(*lane.next_header, size))
 
     def close(self) -> None:
         for lane in self._open:

@@ -32,7 +32,10 @@ def test_a_hello_makes_a_peer_and_an_end_unmakes_it(rig: Rig) -> None:
     turn(lambda: sender.ready, sender, receiver)
     assert receiver.changes() == [PeerUp(rig.worker.incarnation)]
     assert sender.receiver == rig.processor.incarnation
+    me, to = rig.worker.incarnation, rig.processor.incarnation
+    assert sender.next_header == (rig.instance.id, me, to, 1)
     rig.send(sender, 3)
+    assert sender.next_header == (rig.instance.id, me, to, 4)
     sender.end()
     got = turn(lambda: sender.ended, sender, receiver)
     assert len(got) == 3

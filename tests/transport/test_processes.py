@@ -79,7 +79,7 @@ class Worker:
     def send(self, count: int, timeout_s: float = 0.0) -> None:
         lane = self.lane
         for _ in range(count):
-            data = frame(self.instance.id, self.me.incarnation, lane.receiver, lane.next_seq, 100)
+            data = frame(*lane.next_header, 100)
             lane.send(data, timeout_s)
 
     def until(self, fact: str, timeout_s: float = 10.0) -> float:

@@ -17,12 +17,11 @@ class Lane:
 
     room: int
     ready: bool = True
-    receiver: int = 9
     sent: list[bytes] = field(default_factory=list)
 
     @property
-    def next_seq(self) -> int:
-        return len(self.sent) + 1
+    def next_header(self) -> tuple[int, int, int, int]:
+        return 7, 8, 9, len(self.sent) + 1
 
     @property
     def unacked_frames(self) -> int:
@@ -48,7 +47,7 @@ def messages_of(sizes: list[int]) -> list[Message]:
 
 @given(st.lists(st.integers(0, 300), max_size=40), st.integers(1, 50), st.integers(0, 4000))
 def test_what_fits_goes_first_and_nothing_is_lost(sizes: list[int], most: int, room: int) -> None:
-    queue, first, second = ControlQueue(7, 8, most), Lane(room), Lane(1 << 40)
+    queue, first, second = ControlQueue(most), Lane(room), Lane(1 << 40)
     messages = messages_of(sizes)
     queue.extend(messages)
     queue.send(first)
@@ -59,7 +58,7 @@ def test_what_fits_goes_first_and_nothing_is_lost(sizes: list[int], most: int, r
 
 
 def test_a_lane_that_is_not_ready_or_nearly_full_gets_nothing() -> None:
-    queue = ControlQueue(7, 8, 4)
+    queue = ControlQueue(4)
     queue.extend(messages_of([1]))
     queue.send(Lane(1 << 40, ready=False))
     behind = Lane(LEAST_ROOM - 1, sent=[b"unread"])

@@ -71,9 +71,9 @@ class Worker:
     """Take plans and run the steps they ask for.
 
     `steps` ends the run after that many, `most_rows` once so many rows were made. `follow` applies
-    plans but runs no steps, for a TP rank whose publisher does not send. With `lockstep`, a plan's
-    `extra` is the number of steps (decimal) to run before the next plan is taken: TP ranks whose
-    rows are compared then agree on what belongs to which step.
+    plans but runs no steps, for a TP rank whose publisher does not send. With `lockstep` it runs a
+    plan's `steps` before it takes the next plan: TP ranks whose rows are compared then agree on
+    what belongs to which step.
     """
 
     lane: PlanLane
@@ -127,7 +127,7 @@ class Worker:
             self.pub.poll()
         for plan in plans:
             self._change(plan)
-            for _ in range(int(plan.extra or b"0")):
+            for _ in range(plan.steps):
                 if self._over():
                     return
                 wait_s = self._pace.wait_s(self.clock())

@@ -9,7 +9,7 @@ from typing import Protocol
 
 from tokenpipe.errors import LaneFull, LaneLost, TokenpipeError
 from tokenpipe.transport import Gap, LaneReceiver, LaneSender, Peer, PeerUp, Waiter
-from tokenpipe.wire import LaneHeader, Message, pack_control
+from tokenpipe.wire import Message, pack_control
 
 
 class Sink(Protocol):
@@ -38,7 +38,6 @@ class Lanes:
     def __init__(
         self,
         *,
-        instance: int,
         me: Peer,
         outputs: Sequence[LaneReceiver],
         own_output: LaneReceiver,
@@ -48,7 +47,6 @@ class Lanes:
     ) -> None:
         self.me = me
         self.waiter = Waiter()
-        self._instance = instance
         self._own = own_output
         self._receivers = (*outputs, own_output)
         self._submits = submits
@@ -89,9 +87,7 @@ class Lanes:
 
     def send(self, messages: Sequence[Message]) -> None:
         """Send to the engine. Raises LaneFull, LaneLost, FrameTooLarge, ValueError."""
-        lane = self._submits
-        header = LaneHeader(self._instance, self.me.incarnation, lane.receiver, lane.next_seq)
-        lane.send(pack_control(header, messages))
+        self._submits.send(pack_control(self._submits.next_header, messages))
 
     @property
     def sent(self) -> int:

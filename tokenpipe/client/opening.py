@@ -55,7 +55,6 @@ def open_lanes(instance: Instance, topology: Topology, name: str) -> Lanes:
         closing.callback(submits.port.close)
         wait_welcome(submits, instance, ENGINE, topology.timeouts.startup_s)
         return Lanes(
-            instance=instance.id,
             me=me,
             outputs=outputs,
             own_output=own_output,

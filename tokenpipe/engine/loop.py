@@ -25,7 +25,7 @@ class WorkerLoop:
     """Run an engine as its scheduler's plans say.
 
     A rank alone runs on by itself between plans. Ranks of a tensor-parallel group run `lockstep`:
-    each plan grants a number of steps (its `extra`, decimal), and no other plan is applied before
+    each plan grants a number of `steps`, and no other plan is applied before
     these are done, so that all of them make the same calls in the same order.
     """
 
@@ -61,7 +61,7 @@ class WorkerLoop:
         runs_on = not self._lockstep and bool(self._running)
         for plan in self._lane.recv(0.0 if runs_on else IDLE_S):
             self._apply(plan)
-            for _ in range(int(plan.extra or b"0") if self._lockstep else 0):
+            for _ in range(plan.steps if self._lockstep else 0):
                 self._run_step()
                 self._pulse.beat()
         if self._lockstep or not self._running:

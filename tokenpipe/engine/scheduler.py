@@ -64,11 +64,10 @@ class Scheduler:
     """Bind waiting requests to free slots, first come first served, to the emptiest rank.
 
     `preempt_rate` and `abort_rate` are chances per bind; when it strikes is drawn evenly over the
-    time that the request is expected to run. `grant` is put into each plan as the number of steps
-    that a lockstep worker may run. Without `wait_for_ranks`, requests are rejected while no rank is
-    up, those that a lost rank left behind included; with `lost_rank` "end" these are rejected
-    though another is up. New requests are rejected where no slot is free and `max_queued` wait
-    already.
+    time that the request is expected to run. Without `wait_for_ranks`, requests are rejected while
+    no rank is up, those that a lost rank left behind included; with `lost_rank` "end" these are
+    rejected though another is up. New requests are rejected where no slot is free and `max_queued`
+    wait already.
     """
 
     def __init__(
@@ -172,7 +171,11 @@ class Scheduler:
                     self._free.pop(dp_rank, None)
 
     def schedule(self, now: float, grant: int | None = None) -> None:
-        """Order what is due: to each rank's processor one message, to its workers one plan."""
+        """Order what is due: to each rank's processor one message, to its workers one plan.
+
+        With `grant` every rank that is up gets a plan, which lets its lockstep workers run so many
+        steps.
+        """
         while self._strikes and self._strikes[0][0] <= now:
             self._strike(*heapq.heappop(self._strikes)[2:])
         if not self._free and not self._wait_for_ranks:
@@ -185,9 +188,8 @@ class Scheduler:
             orders = self._orders.pop(dp, _Orders())
             binds = self._command(dp, orders, placed.get(dp, []), now)
             if binds or orders.frees or grant:
-                extra = b"" if grant is None else b"%d" % grant
-                plan = StepPlan(next(self._plans), tuple(binds), tuple(orders.frees), extra)
-                self._lanes[dp].send(plan)
+                frees = tuple(orders.frees)
+                self._lanes[dp].send(StepPlan(next(self._plans), tuple(binds), frees, grant or 0))
 
     def _command(
         self, dp: int, orders: _Orders, placed: list[tuple[Request, list[int], int]], now: float

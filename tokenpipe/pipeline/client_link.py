@@ -136,9 +136,7 @@ class ClientLink:
             self._rows.clear()
         while self._rows:
             rows = self._rows[:ROWS_PER_FRAME]
-            frame = pack_final_rows(
-                (self._instance.id, lane.me.incarnation, lane.receiver, lane.next_seq), rows
-            )
+            frame = pack_final_rows(lane.next_header, rows)
             if len(frame) > lane.room:
                 return
             lane.send(frame)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from tokenpipe.errors import FrameError
-from tokenpipe.transport import Gap, LaneReceiver, LaneSender, Peer, Waiter
+from tokenpipe.transport import Gap, LaneReceiver, LaneSender, Waiter
 from tokenpipe.wire import ControlQueue, Message, unpack_control
 
 MESSAGES_PER_FRAME = 256  # a bind may carry all ids of a long output
@@ -18,8 +18,6 @@ class ProcessorLink:
         self,
         index: int,
         ranks: Sequence[int],
-        me: Peer,
-        instance_id: int,
         commands: LaneSender,
         reports: LaneReceiver,
         waiter: Waiter,
@@ -35,7 +33,7 @@ class ProcessorLink:
         self._reports = reports
         self._waiter = waiter
         self._clock = clock
-        self._waiting = ControlQueue(instance_id, me.incarnation, MESSAGES_PER_FRAME)
+        self._waiting = ControlQueue(MESSAGES_PER_FRAME)
         waiter.add(commands.port)
         waiter.add(reports.port)
 

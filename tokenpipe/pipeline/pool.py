@@ -127,8 +127,6 @@ class Pool:
         return ProcessorLink(
             index,
             ranks,
-            self._me,
-            self._instance.id,
             commands,
             reports,
             self._waiter,

@@ -10,7 +10,6 @@ from tokenpipe.errors import FrameError
 from tokenpipe.types import MAX_SLOTS, split_handle
 from tokenpipe.wire import (
     Counters,
-    LaneHeader,
     Message,
     RankClosed,
     RankOpened,
@@ -208,7 +207,7 @@ class Processor:
     def flush(
         self,
         client: int,
-        header: LaneHeader,
+        header: tuple[int, int, int, int],
         max_bytes: int = MAX_FLUSH_BYTES,
         urgent_only: bool = False,
     ) -> bytes | None:

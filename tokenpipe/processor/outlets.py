@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from tokenpipe.topology import Topology
 from tokenpipe.transport import Instance, Peer, Role, new_incarnation, open_sender, output_lane
-from tokenpipe.wire import LaneHeader, OpenClient
+from tokenpipe.wire import OpenClient
 
 from .core import Processor
 
@@ -35,7 +35,6 @@ class ClientOutlet:
         """Connect to the lane that `client` has bound for this processor."""
         self.client = client.client
         self.client_incarnation = client.incarnation
-        self._instance = instance
         # What the processor gave counts as sent, so it is kept until the lane has room: a frame
         # holds one token at least, and that may have a whole vocabulary of logprobs.
         self._flushed: bytes | None = None
@@ -92,12 +91,9 @@ class ClientOutlet:
                 room = lane.room
                 if room < LEAST_ROOM or not processor.urgent(self.client):
                     return
-            header = LaneHeader(
-                self._instance.id, lane.me.incarnation, lane.receiver, lane.next_seq
-            )
             self._flushed = processor.flush(
                 self.client,
-                header,
+                lane.next_header,
                 min(room - LEAST_ROOM // 2, self._frame_bytes),
                 urgent_only=reserve,
             )

@@ -64,7 +64,7 @@ class ProcessorService:
         self._clock = clock
         self._commands = commands
         self._reports = reports
-        self._unreported = ControlQueue(instance.id, incarnation, MESSAGES_PER_FRAME)
+        self._unreported = ControlQueue(MESSAGES_PER_FRAME)
         self._waiter = Waiter()
         self._beside = Waiter()  # all but the workers
         self._read_due = 0.0

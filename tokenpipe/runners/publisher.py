@@ -31,7 +31,7 @@ from tokenpipe.transport import (
     when_dropped,
     worker_lane,
 )
-from tokenpipe.wire import LaneHeader, RankFailed, pack_control
+from tokenpipe.wire import RankFailed, pack_control
 
 from .annexes import annex_columns
 from .arrays import StepLogprobs, as_array, logprob_columns
@@ -200,9 +200,8 @@ class Publisher:
         self._packer.withdraw()  # what an interrupted publish() packed has no number to lose
         lane = self._lane
         text = error if isinstance(error, str) else f"{type(error).__name__}: {error}"
-        header = LaneHeader(self._instance.id, self.incarnation, lane.receiver, lane.next_seq)
         message = RankFailed(self.dp_rank, self.tp_rank, text)
-        lane.send(pack_control(header, [message]), self._patience_s)
+        lane.send(pack_control(lane.next_header, [message]), self._patience_s)
 
     @property
     def ready(self) -> bool:

@@ -29,7 +29,7 @@ from tokenpipe.transport import (
     step_lane,
     when_dropped,
 )
-from tokenpipe.wire import LaneHeader, StepPlan, pack_control, unpack_control
+from tokenpipe.wire import StepPlan, pack_control, unpack_control
 
 from .publisher import check_rank
 
@@ -209,8 +209,6 @@ class _End:
     def __init__(
         self, instance: Instance, dp_rank: int, tp_rank: int, clock: Callable[[], float]
     ) -> None:
-        self._me = Peer(*ENGINE, new_incarnation())
-        self._instance_id = instance.id
         self._waiting: deque[tuple[StepPlan, int]] = deque()
         self._waiting_bytes = 0
         self._last = False  # no plan follows those that wait
@@ -218,7 +216,7 @@ class _End:
         self.lane = open_sender(
             instance,
             step_lane(dp_rank, tp_rank),
-            me=self._me,
+            me=Peer(*ENGINE, new_incarnation()),
             to=Role("worker", f"{dp_rank}.{tp_rank}"),
             bound_bytes=PLAN_BYTES,
             clock=clock,
@@ -266,10 +264,7 @@ class _End:
                 size += plan_size
             if not plans:
                 return
-            header = LaneHeader(
-                self._instance_id, self._me.incarnation, lane.receiver, lane.next_seq
-            )
-            lane.send(pack_control(header, plans))
+            lane.send(pack_control(lane.next_header, plans))
             for _ in plans:
                 self._waiting_bytes -= self._waiting.popleft()[1]
         if self._last and not self._waiting:

@@ -48,6 +48,7 @@ class LaneSender:
         now = clock()
         self.port = port
         self.me = me
+        self._instance = instance
         self._link = Link(Role(to.role, to.rank), receiver_incarnation, alive, now)
         self.window = self._window = SendWindow(
             bound_bytes, instance, me.incarnation, port.send, max_frame_bytes
@@ -65,6 +66,11 @@ class LaneSender:
     def next_seq(self) -> int:
         """The number the next frame must carry."""
         return self._window.next_seq
+
+    @property
+    def next_header(self) -> tuple[int, int, int, int]:
+        """What the next frame must begin with: instance, sender, receiver, number."""
+        return self._instance, self.me.incarnation, self._link.receiver, self._window.next_seq
 
     @property
     def receiver(self) -> int:
@@ -119,7 +125,7 @@ class LaneSender:
     # --- sending ------------------------------------------------------------------------------
 
     def send(self, frame: bytes, timeout_s: float = 0.0) -> None:
-        """Send a frame that carries `next_seq` and `receiver`.
+        """Send a frame that carries `next_header`.
 
         Raises FrameTooLarge, LaneFull (after at most `timeout_s`), LaneLost, LaneClosed, ForkError;
         nothing was numbered then.

@@ -23,7 +23,7 @@ _BY_CLASS: dict[type[Message], tuple[int, Record]] = {
 }
 
 
-def pack_control(header: LaneHeader, messages: Sequence[Message]) -> bytes:
+def pack_control(header: tuple[int, int, int, int], messages: Sequence[Message]) -> bytes:
     """Return the frame; ValueError names message and field of a value that has no place in it."""
     if len(messages) > MAX_MESSAGES:
         raise ValueError(f"{len(messages)} messages, a frame holds {MAX_MESSAGES}")
@@ -36,7 +36,7 @@ def pack_control(header: LaneHeader, messages: Sequence[Message]) -> bytes:
 
 
 def pack_control_within(
-    header: LaneHeader, messages: Sequence[Message], limit: int
+    header: tuple[int, int, int, int], messages: Sequence[Message], limit: int
 ) -> tuple[bytes, int]:
     """Return a frame of `limit` bytes at most, and how many of the first messages are in it.
 

@@ -8,7 +8,6 @@ from itertools import islice
 from typing import Protocol
 
 from .control import pack_control_within
-from .lane import LaneHeader
 from .messages import Message
 
 LEAST_ROOM = 1 << 23
@@ -21,9 +20,7 @@ class ControlLane(Protocol):
     @property
     def ready(self) -> bool: ...
     @property
-    def receiver(self) -> int: ...
-    @property
-    def next_seq(self) -> int: ...
+    def next_header(self) -> tuple[int, int, int, int]: ...
     @property
     def room(self) -> int: ...
     @property
@@ -32,11 +29,9 @@ class ControlLane(Protocol):
 
 
 class ControlQueue:
-    """Messages of one sender on one lane, in order; `most` of them in a frame."""
+    """Messages for one lane, in order; a frame has at most `most` of them."""
 
-    def __init__(self, instance: int, incarnation: int, most: int) -> None:
-        self._instance = instance
-        self._incarnation = incarnation
+    def __init__(self, most: int) -> None:
         self._most = most
         self._waiting: deque[Message] = deque()
 
@@ -57,8 +52,7 @@ class ControlQueue:
             if lane.unacked_frames and lane.room < LEAST_ROOM:
                 return  # the other side has stopped reading
             messages = list(islice(self._waiting, self._most))
-            header = LaneHeader(self._instance, self._incarnation, lane.receiver, lane.next_seq)
-            frame, sent = pack_control_within(header, messages, lane.room)
+            frame, sent = pack_control_within(lane.next_header, messages, lane.room)
             if not sent:
                 return
             lane.send(frame)

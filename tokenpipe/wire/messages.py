@@ -274,6 +274,7 @@ class StepPlan:
     step: U64
     binds: Annotated[tuple[StepBind, ...], Many(record(StepBind))] = ()
     frees: Wide = ()  # answer each with a drained row
+    steps: U32 = 0  # that a lockstep worker runs before it takes the next plan
     extra: Extra = b""
     reset: Yes = False
 
