@@ -15,7 +15,7 @@ import pytest
 from tests.conftest import eventually
 from tokenpipe.engine import SYNTHETIC, EngineSpec
 from tokenpipe.engine.host import EngineHost, start_host
-from tokenpipe.pulse import Pulse
+from tokenpipe.notify import Notifier
 from tokenpipe.topology import Topology
 from tokenpipe.transport import HEALTH_FILE
 
@@ -74,7 +74,7 @@ def serve_until(host: EngineHost, fact: object) -> bool:
 def host(request: pytest.FixtureRequest, runtime_dir: Path) -> Iterator[EngineHost]:
     topology = Topology(runtime_dir=runtime_dir, processors={"mode": request.param})
     deadline = time.monotonic() + 60.0
-    with start_host(topology, EngineSpec(SYNTHETIC), Pulse(None), deadline) as made:
+    with start_host(topology, EngineSpec(SYNTHETIC), Notifier(None), deadline) as made:
         yield made
 
 

@@ -10,7 +10,7 @@ import pytest
 from tokenpipe.engine.interface import Rows
 from tokenpipe.engine.loop import WorkerLoop
 from tokenpipe.errors import LaneLost
-from tokenpipe.pulse import Pulse
+from tokenpipe.notify import Notifier
 from tokenpipe.types import RowStatus
 from tokenpipe.wire import StepBind, StepPlan
 
@@ -78,7 +78,7 @@ def bind(handle: int, key: int = 1) -> StepBind:
 
 def run(lane: Lane, pub: Pub | None = None, **options: Any) -> tuple[Fake, Pub]:
     engine, made = Fake(), pub or Pub()
-    WorkerLoop(lane, made, engine, pulse=Pulse(None), **options).run()
+    WorkerLoop(lane, made, engine, notifier=Notifier(None), **options).run()
     return engine, made
 
 
@@ -137,6 +137,6 @@ def test_engine_that_breaks_ends_the_loop() -> None:
         def step(self) -> Rows | None:
             raise RuntimeError("out of memory")
 
-    loop = WorkerLoop(Lane([StepPlan(1, (bind(5),))]), Pub(), Broken(), pulse=Pulse(None))
+    loop = WorkerLoop(Lane([StepPlan(1, (bind(5),))]), Pub(), Broken(), notifier=Notifier(None))
     with pytest.raises(RuntimeError, match="out of memory"):
         loop.run()

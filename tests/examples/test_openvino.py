@@ -16,7 +16,7 @@ from tests.examples.asking import Crowd
 from tokenpipe import FinishReason, SamplingParams, Topology
 from tokenpipe.engine import EngineSpec
 from tokenpipe.engine.host import EngineHost
-from tokenpipe.pulse import Pulse
+from tokenpipe.notify import Notifier
 
 pytestmark = [
     pytest.mark.timeout(300),
@@ -51,7 +51,7 @@ class Hosted(threading.Thread):
 
     def run(self) -> None:
         try:
-            with EngineHost(self._topology, self._spec, Pulse(None)) as host:
+            with EngineHost(self._topology, self._spec, Notifier(None)) as host:
                 self.host = host
                 host.start(time.monotonic() + 200)
                 self.up.set()

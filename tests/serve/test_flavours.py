@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tokenpipe.errors import ConfigError
-from tokenpipe.pulse import Pulse
+from tokenpipe.notify import Notifier
 from tokenpipe.serve.flavours import run_api
 from tokenpipe.serve.settings import Settings
 from tokenpipe.topology import Topology
@@ -27,7 +27,7 @@ class Recorder:
 
 def settings(workers: int) -> Settings:
     topology = Topology(api={"workers": workers})  # type: ignore[arg-type]
-    return Settings(topology, "/nowhere", -1, False, 0.0, Pulse(None))
+    return Settings(topology, "/nowhere", -1, False, 0.0, Notifier(None))
 
 
 @pytest.mark.case("B01")

@@ -42,14 +42,14 @@ import sys, threading, time
 from tokenpipe import Topology
 from tokenpipe.engine import SYNTHETIC, EngineSpec
 from tokenpipe.engine.host import EngineHost
-from tokenpipe.pulse import Pulse
+from tokenpipe.notify import Notifier
 from tokenpipe.serve import run
 
 topology = Topology.load(sys.argv[1])
 hosts, up = [], threading.Event()
 
 def serve():
-    with EngineHost(topology, EngineSpec(SYNTHETIC, {"rate": 50.0}), Pulse(None)) as host:
+    with EngineHost(topology, EngineSpec(SYNTHETIC, {"rate": 50.0}), Notifier(None)) as host:
         host.start(time.monotonic() + 30)
         hosts.append(host)
         up.set()

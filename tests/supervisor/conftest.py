@@ -14,6 +14,18 @@ Program = Callable[..., ChildSpec]
 IDLE = "import signal\nprint('up', flush=True)\nsignal.pause()\n"
 STUBBORN = "import signal\nsignal.signal(signal.SIGTERM, signal.SIG_IGN)\n" + IDLE
 
+LIVELY = """
+import os, select, signal, sys
+from tokenpipe.notify import Notifier
+notifier = Notifier.inherited()
+assert "TOKENPIPE_NOTIFY" not in os.environ
+notifier.phase("loading weights")
+notifier.ready(port=7)
+while True:
+    select.select([], [], [], 0.05)
+    notifier.watchdog()
+"""
+
 
 @pytest.fixture
 def program(tmp_path: Path) -> Program:

@@ -21,7 +21,7 @@ from contextlib import suppress
 
 from tokenpipe.errors import ConfigError, StartupError, TokenpipeError
 from tokenpipe.logs import set_up_logs
-from tokenpipe.pulse import Pulse, set_title
+from tokenpipe.notify import Notifier, set_title
 from tokenpipe.topology import Topology
 
 from .host import EngineHost, start_host
@@ -44,18 +44,18 @@ def main(argv: Sequence[str]) -> int:
     set_up_logs("engine", "0", instance=topology.name or "", form=log.format, level=log.level)
     spec = EngineSpec(args.engine, json.loads(args.arguments))
     deadline = args.deadline or time.monotonic() + topology.timeouts.startup_s
-    pulse = Pulse.inherited()
+    notifier = Notifier.inherited()
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the terminal's; the supervisor decides
     try:
-        return _serve(topology, spec, pulse, deadline)
+        return _serve(topology, spec, notifier, deadline)
     except TokenpipeError as error:
         said = f"{type(error).__name__}: {error}"
         _log.error("%s", said)
-        pulse.failed(said)
+        notifier.failed(said)
         return 3 if isinstance(error, StartupError) else 2 if isinstance(error, ConfigError) else 1
 
 
-def _serve(topology: Topology, spec: EngineSpec, pulse: Pulse, deadline: float) -> int:
+def _serve(topology: Topology, spec: EngineSpec, notifier: Notifier, deadline: float) -> int:
     hosts: list[EngineHost] = []
     ours, theirs = socket.socketpair()
     with ours, theirs:
@@ -69,12 +69,12 @@ def _serve(topology: Topology, spec: EngineSpec, pulse: Pulse, deadline: float) 
                 ours.send(b"x")  # ends its wait
 
         signal.signal(signal.SIGTERM, stop)
-        with start_host(topology, spec, pulse, deadline) as host:
+        with start_host(topology, spec, notifier, deadline) as host:
             hosts.append(host)
             host.pipe.watch(theirs.fileno())
             gc.collect()
             gc.freeze()
-            pulse.ready(endpoint=host.endpoint)
+            notifier.ready(endpoint=host.endpoint)
             host.serve()
     return 0
 

@@ -22,8 +22,8 @@ from tokenpipe.events import (
     RankUp,
 )
 from tokenpipe.logs import RateLimit
+from tokenpipe.notify import Notifier
 from tokenpipe.pipeline import Pipeline
-from tokenpipe.pulse import Pulse
 from tokenpipe.supervisor import Budget, Child, ChildSpec, Died, Supervisor
 from tokenpipe.topology import Topology
 
@@ -48,13 +48,13 @@ class EngineHost:
     the policy gives up.
     """
 
-    def __init__(self, topology: Topology, spec: EngineSpec, pulse: Pulse) -> None:
+    def __init__(self, topology: Topology, spec: EngineSpec, notifier: Notifier) -> None:
         """Start the processors. Raises what `Pipeline` raises."""
         self.topology = topology
         self.stopping = False
         self._spec = spec
-        self._pulse = pulse
-        pulse.phase("starting its processors")
+        self._notifier = notifier
+        notifier.phase("starting its processors")
         self.pipe = Pipeline(topology)
         self._workers = Supervisor(self.pipe.log_dir, keep_logs=topology.log_dir is not None)
         self._health = HealthWriter(Path(self.pipe.endpoint))
@@ -88,12 +88,12 @@ class EngineHost:
             child = self._start_worker(f"{dp}.{tp}")
             pending[child] = lambda child=child, dp=dp: self._missing(child, dp)
         left = max(0.0, deadline - time.monotonic())
-        self._pulse.phase(f"waiting for {len(pending)} worker(s)")
+        self._notifier.phase(f"waiting for {len(pending)} worker(s)")
 
         def pump(seconds: float) -> None:
             self._turn(seconds)
             late = ", ".join(str(child) for child in pending if child.missing())
-            self._pulse.phase(f"waiting for {late or 'the last rank'}")
+            self._notifier.phase(f"waiting for {late or 'the last rank'}")
 
         self._workers.wait_ready(pending, left, pump)
 
@@ -157,7 +157,7 @@ class EngineHost:
             self.pipe.step_lane(dp).unread for dp in self.scheduler.ranks_up
         ):  # every rank has taken the last plan, so none runs ahead of another by more than one
             self.scheduler.schedule(now, GRANT)
-        self._pulse.beat()
+        self._notifier.watchdog()
 
     def _note(self, events: Iterable[Event]) -> None:
         for event in events:
@@ -241,9 +241,11 @@ class EngineHost:
         return self.topology.timeouts.stuck_s
 
 
-def start_host(topology: Topology, spec: EngineSpec, pulse: Pulse, deadline: float) -> EngineHost:
+def start_host(
+    topology: Topology, spec: EngineSpec, notifier: Notifier, deadline: float
+) -> EngineHost:
     """Make a host and start its workers; what had started is stopped where one does not."""
-    host = EngineHost(topology, spec, pulse)
+    host = EngineHost(topology, spec, notifier)
     try:
         host.start(deadline)
     except BaseException as error:

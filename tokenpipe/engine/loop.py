@@ -10,7 +10,7 @@ import numpy as np
 
 from tokenpipe.errors import LaneLost
 from tokenpipe.logs import RateLimit
-from tokenpipe.pulse import Pulse
+from tokenpipe.notify import Notifier
 from tokenpipe.runners import PlanLane, Publishes
 from tokenpipe.types import RowStatus
 from tokenpipe.wire import StepBind, StepPlan
@@ -35,14 +35,14 @@ class WorkerLoop:
         pub: Publishes,
         engine: Engine,
         *,
-        pulse: Pulse,
+        notifier: Notifier,
         lockstep: bool = False,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._lane = lane
         self._pub = pub
         self._engine = engine
-        self._pulse = pulse
+        self._notifier = notifier
         self._lockstep = lockstep
         self._limit = RateLimit(1.0, clock)
         self._running: set[int] = set()
@@ -55,7 +55,7 @@ class WorkerLoop:
         """Work until the engine ends the lane or someone sets `stopped`."""
         while not (self.stopped or self._lane.ended):
             self._turn()
-            self._pulse.beat()
+            self._notifier.watchdog()
 
     def _turn(self) -> None:
         runs_on = not self._lockstep and bool(self._running)
@@ -63,7 +63,7 @@ class WorkerLoop:
             self._apply(plan)
             for _ in range(plan.steps if self._lockstep else 0):
                 self._run_step()
-                self._pulse.beat()
+                self._notifier.watchdog()
         if self._lockstep or not self._running:
             self._publish(None)
         else:

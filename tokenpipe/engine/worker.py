@@ -17,7 +17,7 @@ from collections.abc import Sequence
 
 from tokenpipe.errors import LaneLost, TokenpipeError
 from tokenpipe.logs import set_up_logs
-from tokenpipe.pulse import Pulse, set_title
+from tokenpipe.notify import Notifier, set_title
 from tokenpipe.runners import Publisher, StepLane
 from tokenpipe.topology import Topology
 from tokenpipe.transport import Instance
@@ -38,7 +38,7 @@ def main(argv: Sequence[str]) -> int:
     parser.add_argument("--engine", required=True, help="module:factory")
     parser.add_argument("--arguments", default="{}", help="JSON, for the factory")
     args = parser.parse_args(argv)
-    pulse = Pulse.inherited()
+    notifier = Notifier.inherited()
     rank = f"{args.dp}.{args.tp}"
     set_title(f"tp:worker {rank}")
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the terminal's; the supervisor decides
@@ -47,17 +47,17 @@ def main(argv: Sequence[str]) -> int:
         topology = Topology.from_json_dict(instance.info["topology"])
         name, log = instance.info["name"], topology.log
         set_up_logs("worker", rank, instance=name, form=log.format, level=log.level)
-        pulse.phase(f"making engine {args.engine}")
+        notifier.phase(f"making engine {args.engine}")
         spec = EngineSpec(args.engine, json.loads(args.arguments))
         engine = spec.make(Place(topology, args.dp, args.tp))
-        pulse.phase("waiting for its processor's welcome")
+        notifier.phase("waiting for its processor's welcome")
         lane = StepLane.worker(args.endpoint, args.dp, args.tp)
         publisher = Publisher(args.endpoint, args.dp, args.tp)
     except Exception as error:
-        pulse.failed(_story(error))
+        notifier.failed(_story(error))
         raise
     lockstep = topology.tensor_parallel_size > 1
-    loop = WorkerLoop(lane, publisher, engine, pulse=pulse, lockstep=lockstep)
+    loop = WorkerLoop(lane, publisher, engine, notifier=notifier, lockstep=lockstep)
 
     def stop(*_: object) -> None:
         loop.stopped = True
@@ -65,7 +65,7 @@ def main(argv: Sequence[str]) -> int:
     signal.signal(signal.SIGTERM, stop)
     gc.collect()
     gc.freeze()
-    pulse.ready()
+    notifier.ready()
     try:
         loop.run()
     except LaneLost as error:
@@ -75,7 +75,7 @@ def main(argv: Sequence[str]) -> int:
         return LANES_OVER
     except Exception as error:
         _log.exception("the engine failed")
-        pulse.failed(_story(error))
+        notifier.failed(_story(error))
         publisher.fail(error)
         publisher.close()
         lane.close()

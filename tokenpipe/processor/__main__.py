@@ -10,7 +10,7 @@ import sys
 
 from tokenpipe.errors import ConfigError
 from tokenpipe.logs import set_up_logs
-from tokenpipe.pulse import Pulse, set_title
+from tokenpipe.notify import Notifier, set_title
 from tokenpipe.topology import Topology
 from tokenpipe.transport import (
     Instance,
@@ -35,18 +35,18 @@ def main() -> int:
     parser.add_argument("--endpoint", required=True, help="directory of the instance")
     parser.add_argument("--index", type=int, required=True, help="which processor to be")
     args = parser.parse_args()
-    pulse = Pulse.inherited()
+    notifier = Notifier.inherited()
     set_title(f"tp:processor {args.index}")
     try:
-        return _serve(args.endpoint, args.index, pulse)
+        return _serve(args.endpoint, args.index, notifier)
     except ConfigError as error:  # a tokenizer that is none: its reader wants no traceback of ours
         said = f"{type(error).__name__}: {error}"
         _log.error("%s", said)
-        pulse.failed(said)
+        notifier.failed(said)
         return 2
 
 
-def _serve(endpoint: str, index: int, pulse: Pulse) -> int:
+def _serve(endpoint: str, index: int, notifier: Notifier) -> int:
     instance = Instance.attach(endpoint)
     topology = Topology.from_json_dict(instance.info["topology"])
     name, log = instance.info["name"], topology.log
@@ -77,10 +77,10 @@ def _serve(endpoint: str, index: int, pulse: Pulse) -> int:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the terminal's; the engine decides
     gc.collect()
     gc.freeze()
-    pulse.ready()
+    notifier.ready()
     while not service.stopping:
         service.turn(IDLE_S)
-        pulse.beat()
+        notifier.watchdog()
     service.close(topology.timeouts.close_s)
     claim.release()
     return 0

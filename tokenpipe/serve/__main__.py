@@ -16,7 +16,7 @@ from collections.abc import Sequence
 
 from tokenpipe.errors import TokenpipeError
 from tokenpipe.logs import set_up_logs
-from tokenpipe.pulse import Pulse, set_title
+from tokenpipe.notify import Notifier, set_title
 from tokenpipe.topology import Topology
 from tokenpipe.transport import ENDPOINT_VARIABLE
 
@@ -40,20 +40,20 @@ def main(argv: Sequence[str]) -> int:
     name, log = topology.name or "", topology.log
     also = OTHERS + ACCESS if topology.api.access_log else OTHERS
     set_up_logs("api", "0", instance=name, also=also, form=log.format, level=log.level)
-    pulse = Pulse.inherited()
+    notifier = Notifier.inherited()
     settings = Settings(
         topology=topology,
         endpoint=os.environ[ENDPOINT_VARIABLE],
         fd=args.fd,
         plain_text=args.plain_text,
         deadline=args.deadline or time.monotonic() + topology.timeouts.startup_s,
-        pulse=pulse,
+        notifier=notifier,
     )
     try:
         return run_api(settings)
     except TokenpipeError as error:
         _log.error("%s: %s", type(error).__name__, error)
-        pulse.failed(f"{type(error).__name__}: {error}")
+        notifier.failed(f"{type(error).__name__}: {error}")
         return 3
 
 

@@ -35,7 +35,7 @@ def make_app(state: ServerState, owner: Owner | None = None) -> Any:
                 await state.open()
             except BaseException as error:
                 state.failure = error
-                state.settings.pulse.failed(f"{type(error).__name__}: {error}")
+                state.settings.notifier.failed(f"{type(error).__name__}: {error}")
                 await state.close()
                 raise
             try:

@@ -12,7 +12,7 @@ import time
 
 from tokenpipe.engine import SYNTHETIC, EngineSpec
 from tokenpipe.logs import set_up_logs
-from tokenpipe.pulse import set_title
+from tokenpipe.notify import set_title
 from tokenpipe.supervisor import ChildSpec
 from tokenpipe.topology import Topology
 from tokenpipe.transport import ENDPOINT_VARIABLE

@@ -1,8 +1,8 @@
 """Serve with several workers: gunicorn keeps them, each is a uvicorn with a client of its own.
 
 Before the fork there is neither a lane nor a thread: the app, and with it the client, is made in
-the worker. Liveness is judged by our own pulse, so gunicorn's timeout, which also strikes workers
-that are merely starting, is off.
+the worker. The supervisor judges liveness by the workers' notifications. So gunicorn's timeout,
+which would also end workers that are still starting, is off.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from uvicorn_worker import UvicornWorker
 
 from tokenpipe.errors import TokenpipeError
 from tokenpipe.logs import set_up_logs
-from tokenpipe.pulse import set_title
+from tokenpipe.notify import set_title
 from tokenpipe.supervisor import Budget
 
 from .app import make_app
@@ -56,7 +56,7 @@ class ApiWorker(UvicornWorker):  # type: ignore[misc]
         try:
             self.wsgi = make_app(self.state)
         except TokenpipeError as error:
-            self.state.settings.pulse.failed(f"{type(error).__name__}: {error}")
+            self.state.settings.notifier.failed(f"{type(error).__name__}: {error}")
             raise
 
 
@@ -136,7 +136,7 @@ def _post_fork(_arbiter: Arbiter, worker: Worker) -> None:
 
 def _child_exit(arbiter: Arbiter, worker: Worker) -> None:
     (settings,) = _settings
-    settings.pulse.left(worker.pid)
+    settings.notifier.left(worker.pid)
     if not arbiter.LISTENERS:
         return  # it stops, and this worker was told to end
     policies = settings.topology.policies
@@ -147,5 +147,5 @@ def _child_exit(arbiter: Arbiter, worker: Worker) -> None:
     else:
         why = f"they were started again too often: {_budget[0]}"
     said = f"API worker {worker.age} (pid {worker.pid}) died ({why})"
-    settings.pulse.failed(said)
+    settings.notifier.failed(said)
     raise HaltServer(said)

@@ -17,7 +17,7 @@ from contextlib import suppress
 from tokenpipe.engine import SYNTHETIC, EngineSpec
 from tokenpipe.errors import ConfigError
 from tokenpipe.logs import set_up_logs
-from tokenpipe.pulse import Pulse
+from tokenpipe.notify import Notifier
 from tokenpipe.topology import Topology
 
 from .binding import bind, url_of
@@ -131,7 +131,7 @@ class Keeper:
         plain_text: bool = False,
     ) -> int:
         """Run the server to its end; return the exit status, or raise what ended it."""
-        serve_one, mute = load_one(), Pulse(None)  # nobody but this process asks how it is
+        serve_one, mute = load_one(), Notifier(None)  # nobody but this process asks how it is
         fd = os.dup(sock.fileno())  # the server closes what it is given
         status = serve_one(Settings(topology, endpoint, fd, plain_text, deadline, mute), self)
         if self._failure is not None:

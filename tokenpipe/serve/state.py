@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Protocol
 
 from tokenpipe.engine import Health, read_health
-from tokenpipe.pulse import BEAT_S
+from tokenpipe.notify import WATCHDOG_S
 
 from .abort import AbortPost
 from .link import EngineLink
@@ -73,11 +73,11 @@ class ServerState:
     async def open(self) -> None:
         """Attach to the engine, then say ready; raises what stands in the way, at the deadline."""
         settings = self.settings
-        settings.pulse.phase("waiting for the engine's welcome")
+        settings.notifier.phase("waiting for the engine's welcome")
         await self.link.open(settings.deadline)
         self.post.open()
         self._tasks = [asyncio.create_task(self.link.keep()), asyncio.create_task(self._beat())]
-        settings.pulse.ready(rank=self.rank, pid=os.getpid())
+        settings.notifier.ready(rank=self.rank, pid=os.getpid())
 
     async def close(self) -> None:
         """Give everything back; the engine and the other workers go on."""
@@ -142,10 +142,10 @@ class ServerState:
         return Health({**found.problems, **mine}, found.ranks_up, found.running, found.waiting)
 
     async def _beat(self) -> None:
-        pulse = self.settings.pulse
+        notifier = self.settings.notifier
         while True:
-            pulse.beat()
+            notifier.watchdog()
             now = time.monotonic()
             for answer in list(self.answers):
                 answer.check(now)
-            await asyncio.sleep(BEAT_S)
+            await asyncio.sleep(WATCHDOG_S)

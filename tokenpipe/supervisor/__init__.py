@@ -4,8 +4,8 @@ A child is made by exec, writes to a log file of its own, and cannot outlive its
 process, however that ends.
 """
 
+from .budget import Budget
 from .child import Child, ChildSpec, Died
-from .policy import Budget
 from .supervisor import Supervisor
 
 __all__ = ["Budget", "Child", "ChildSpec", "Died", "Supervisor"]

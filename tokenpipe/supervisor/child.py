@@ -12,11 +12,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
-import tokenpipe
-from tokenpipe.pulse import PULSE_VARIABLE
+from tokenpipe.notify import NOTIFY_VARIABLE
 
-from .leash import Leash
-from .pulses import PulseReader
+from .death_pipe import DeathPipe
+from .notify_reader import NotifyReader
 
 TAIL_BYTES = 4096
 TAIL_LINES = 20
@@ -55,7 +54,7 @@ class Died(NamedTuple):
         return f"signal {_SIGNALS.get(-self.returncode, -self.returncode)}"
 
     def __str__(self) -> str:
-        words = self.child.pulse.story or self.log_tail
+        words = self.child.notify.failure or self.log_tail
         tail = f"; its last words:\n{words}" if words.strip() else "; it left no word"
         return f"{self.child} ended with {self.reason}{tail}"
 
@@ -68,18 +67,18 @@ class Child:
         self.log_path = log_path
         self.started = now
         self.died: Died | None = None
-        self.pulse = PulseReader(now)
-        self._leash = Leash()
+        self.notify = NotifyReader(now)
+        self._death_pipe = DeathPipe()
         try:
             self._process = self._start()
         except BaseException:
-            self._leash.release()
-            self.pulse.close()
+            self._death_pipe.close()
+            self.notify.close()
             raise
-        self.pulse.started()
+        self.notify.started()
         self.pid = self._process.pid
         self.pidfd = os.pidfd_open(self.pid)
-        self._leash.tie(self.pid)
+        self._death_pipe.arm(self.pid)
 
     def _start(self) -> subprocess.Popen[bytes]:
         flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
@@ -93,9 +92,9 @@ class Child:
                 stderr=log,
                 env={
                     **_environment(self.spec.env),
-                    PULSE_VARIABLE: str(self.pulse.child_fd),
+                    NOTIFY_VARIABLE: str(self.notify.child_fd),
                 },
-                pass_fds=(self._leash.child_fd, self.pulse.child_fd, *self.spec.fds),
+                pass_fds=(self._death_pipe.child_fd, self.notify.child_fd, *self.spec.fds),
                 start_new_session=True,
             )
         finally:
@@ -106,18 +105,18 @@ class Child:
 
     def missing(self) -> str | None:
         """Return the phase that it is in on the way to ready, None once it is there."""
-        ready, wanted = len(self.pulse.ready), self.spec.processes
+        ready, wanted = len(self.notify.ready), self.spec.processes
         if ready >= wanted:
             return None
-        return f"{self.pulse.phase} ({ready} of {wanted} ready)" if ready else self.pulse.phase
+        return f"{self.notify.phase} ({ready} of {wanted} ready)" if ready else self.notify.phase
 
     def silence(self, now: float) -> float:
         """Return seconds since the last sign of life of its most silent process, from ready on."""
-        return max((now - beat for beat in self.pulse.beats.values()), default=0.0)
+        return max((now - beat for beat in self.notify.last_sign.values()), default=0.0)
 
     def kill_silent(self, now: float, after_s: float) -> None:
         """Kill those of its processes that gave no sign of life for so long, itself or forks."""
-        for pid, beat in self.pulse.beats.items():
+        for pid, beat in self.notify.last_sign.items():
             if now - beat <= after_s:
                 continue
             if pid == self.pid:
@@ -140,9 +139,9 @@ class Child:
             with suppress(ProcessLookupError):
                 os.killpg(self.pid, signal.SIGKILL)
             self.died = Died(self, self._process.wait(), self.log_tail())
-            self.pulse.read(self.started)  # its last words
-            self.pulse.close()
-            self._leash.release()
+            self.notify.read(self.started)  # its last words
+            self.notify.close()
+            self._death_pipe.close()
             os.close(self.pidfd)
         return self.died
 
@@ -169,7 +168,7 @@ class Child:
 
 def _environment(extra: Mapping[str, str]) -> dict[str, str]:
     """Return ours plus `extra`, such that the child imports this very tokenpipe."""
-    here = str(Path(tokenpipe.__file__).parent.parent)
+    here = str(Path(__file__).parents[2])
     environment = {**os.environ, **extra}
     paths = [here, *filter(None, environment.get("PYTHONPATH", "").split(os.pathsep))]
     environment["PYTHONPATH"] = os.pathsep.join(dict.fromkeys(paths))

@@ -89,7 +89,7 @@ class Supervisor:
     ) -> None:
         """Wait until every predicate returns None; until then it says what is missing.
 
-        `child.missing` is the predicate of a child that speaks through its pulse. `pump(seconds)`
+        `child.missing` is the predicate of a child that has a Notifier. `pump(seconds)`
         waits for and handles what makes them ready; without one they are asked again
         every 50 ms. StartupError names the child that died first, or all that
         missed the deadline.
@@ -170,7 +170,7 @@ class Supervisor:
         """Read what the living have said of themselves; return the time."""
         now = self._clock()
         for child in self._living.values():
-            child.pulse.read(now)
+            child.notify.read(now)
         return now
 
     def _collect(self, timeout_s: float) -> None:
@@ -199,12 +199,12 @@ class Supervisor:
 
     def _story(self, child: Child, what: str, phase: str | None) -> str:
         now = self._clock()
-        age, since = now - child.started, now - child.pulse.phase_since
+        age, since = now - child.started, now - child.notify.phase_since
         lines = [f"{child}: {what}, {age:.1f} s after its start; phase: {phase or 'ready'}"]
         if phase is not None and since < age - 0.1:
             lines[0] += f", for {since:.1f} s"
-        if child.pulse.story:  # its own words say all that its log would
-            return "\n".join([*lines, *(f"  {line}" for line in child.pulse.story.splitlines())])
+        if child.notify.failure:  # its own words say all that its log would
+            return "\n".join([*lines, *(f"  {line}" for line in child.notify.failure.splitlines())])
         lines.append(f"  log {child.log_path}:")
         lines += [f"  | {line}" for line in child.log_tail().splitlines()] or ["  | (nothing)"]
         return "\n".join(lines)

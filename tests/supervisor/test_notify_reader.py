@@ -1,4 +1,4 @@
-"""What a child says of itself reaches its supervisor; what it does not say is noticed."""
+"""A child's notifications reach its supervisor, and their absence is noticed."""
 
 from __future__ import annotations
 
@@ -13,49 +13,37 @@ from pathlib import Path
 import pytest
 
 from tests.conftest import Clock, eventually
-from tests.supervisor.conftest import Program
+from tests.supervisor.conftest import LIVELY, Program
 from tests.supervisor.test_supervisor import gone, state
 from tokenpipe.errors import StartupError
-from tokenpipe.pulse import BEAT_S, Pulse
-from tokenpipe.supervisor import Budget, Child, Supervisor
-from tokenpipe.supervisor.pulses import PulseReader
+from tokenpipe.supervisor import Supervisor
+from tokenpipe.supervisor.notify_reader import NotifyReader
 
-LIVELY = """
-import os, select, signal, sys
-from tokenpipe.pulse import Pulse
-pulse = Pulse.inherited()
-assert "TOKENPIPE_PULSE" not in os.environ
-pulse.phase("loading weights")
-pulse.ready(port=7)
-while True:
-    select.select([], [], [], 0.05)
-    pulse.beat()
-"""
 BUSY_START = """
 import signal, sys, time
-from tokenpipe.pulse import Pulse
-pulse = Pulse.inherited()
-pulse.phase("compiling kernels")
+from tokenpipe.notify import Notifier
+notifier = Notifier.inherited()
+notifier.phase("compiling kernels")
 end = time.monotonic() + float(sys.argv[1])
 while time.monotonic() < end:
     pass
-pulse.ready()
+notifier.ready()
 signal.pause()
 """
 BROKEN = """
-from tokenpipe.pulse import Pulse
-pulse = Pulse.inherited()
-pulse.phase("reading the model")
-pulse.failed("no file at /models/none")
+from tokenpipe.notify import Notifier
+notifier = Notifier.inherited()
+notifier.phase("reading the model")
+notifier.failed("no file at /models/none")
 print("noise")
 raise SystemExit(4)
 """
 
 
-def test_ready_brings_facts_and_then_beats(supervisor: Supervisor, program: Program) -> None:
+def test_ready_brings_facts_and_signs_of_life(supervisor: Supervisor, program: Program) -> None:
     child = supervisor.start(program(LIVELY))
     supervisor.wait_ready({child: child.missing}, 30.0)
-    assert child.pulse.ready == {child.pid: {"port": 7}}
+    assert child.notify.ready == {child.pid: {"port": 7}}
     assert supervisor.stuck(10.0) == []
 
 
@@ -72,7 +60,7 @@ def test_stuck_is_told_from_dead(supervisor: Supervisor, program: Program) -> No
 
 
 @pytest.mark.case("B07")
-def test_who_is_merely_starting_is_never_stuck(supervisor: Supervisor, program: Program) -> None:
+def test_a_starting_child_is_never_stuck(supervisor: Supervisor, program: Program) -> None:
     spec = program(BUSY_START, "0.5")
     children = [supervisor.start(replace(spec, rank=str(i))) for i in range(8)]
     seen: list[bool] = []
@@ -101,7 +89,7 @@ def test_deadline_says_phase_and_for_how_long(supervisor: Supervisor, program: P
 
 
 @pytest.mark.case("B08")
-def test_own_words_of_a_failed_start_are_the_story(
+def test_a_failed_start_is_told_in_the_childs_own_words(
     supervisor: Supervisor, program: Program
 ) -> None:
     child = supervisor.start(program(BROKEN))
@@ -152,43 +140,8 @@ def test_respawns_beside_threads_that_hold_locks(
         right.close()
 
 
-def test_restarts_are_budgeted_by_key(clock: Clock) -> None:
-    budget = Budget(2, 60.0)
-    assert [budget.take("a", clock()) for _ in range(3)] == [True, True, False]
-    assert budget.take("b", clock())
-    clock.advance(59.9)
-    assert not budget.take("a", clock())
-    clock.advance(0.1)
-    assert budget.take("a", clock())
-    assert str(budget) == "2 restarts within 60 s"
-
-
-def test_beats_are_rationed_and_nothing_blocks(clock: Clock) -> None:
-    reader = PulseReader(clock())
-    pulse = Pulse(socket.socket(fileno=os.dup(reader.child_fd)), clock)
-    pulse._end.setblocking(False)  # type: ignore[union-attr]
-    pulse.ready()
-    for _ in range(10):
-        pulse.beat()
-    for _ in range(20_000):  # nobody reads
-        clock.advance(BEAT_S)
-        pulse.beat()
-    reader.read(clock())
-    assert reader.beats == {os.getpid(): clock()}
-    pulse.left(os.getpid())
-    reader.read(clock())
-    assert reader.beats == {} and reader.ready == {}
-    pulse.failed("x" * 100_000 + "end")
-    reader.read(clock())
-    assert reader.story.endswith("xend") and len(reader.story) < 65_536
-    reader.close()
-    pulse.beat()  # to nobody
-    pulse.close()
-    pulse.beat()
-
-
-def test_strange_words_are_passed_over(clock: Clock) -> None:
-    reader = PulseReader(clock())
+def test_foreign_bytes_are_ignored(clock: Clock) -> None:
+    reader = NotifyReader(clock())
     with socket.socket(fileno=os.dup(reader.child_fd)) as theirs:
         for raw in (b"\xff", b"[]", b"{}", b'{"pid": []}', b'{"pid": 1, "ready": 3}', b"7"):
             theirs.send(raw)
@@ -196,18 +149,3 @@ def test_strange_words_are_passed_over(clock: Clock) -> None:
         reader.read(clock())
     assert reader.phase == "x" and reader.ready == {}
     reader.close()
-
-
-def test_without_a_supervisor_nothing_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("TOKENPIPE_PULSE", raising=False)
-    pulse = Pulse.inherited()
-    pulse.phase("a")
-    pulse.ready()
-    pulse.beat()
-
-
-def test_title_is_what_ps_shows(supervisor: Supervisor, program: Program) -> None:
-    source = "from tokenpipe.pulse import set_title\nset_title('tp:worker 0.1')\n" + LIVELY
-    child: Child = supervisor.start(program(source))
-    supervisor.wait_ready({child: child.missing}, 30.0)
-    assert Path(f"/proc/{child.pid}/comm").read_text() == "tp:worker 0.1\n"

@@ -1,0 +1,77 @@
+"""Read a child's notifications: its phase, that it is ready, its signs of life, its failure."""
+
+from __future__ import annotations
+
+import json
+import socket
+from typing import Any
+
+MESSAGE_BYTES = 1 << 16
+
+
+class NotifyReader:
+    """The supervisor's end of one child's notify socket, and what was read from it so far.
+
+    All times are of the supervisor's clock.
+    """
+
+    def __init__(self, started: float) -> None:
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        ours.setblocking(False)
+        self._ours = ours
+        self._theirs: socket.socket | None = theirs
+        self.phase = "starting its interpreter"
+        self.phase_since = started
+        self.failure = ""  # why the child failed, in its own words
+        self.ready: dict[int, dict[str, Any]] = {}  # facts by pid: the child may have forked
+        self.last_sign: dict[int, float] = {}  # time of the last sign of life, by pid; only ready
+
+    @property
+    def child_fd(self) -> int:
+        """Descriptor that the child inherits."""
+        assert self._theirs is not None, "the child has started"
+        return self._theirs.fileno()
+
+    def started(self) -> None:
+        """Close our copy of the child's end."""
+        if self._theirs is not None:
+            self._theirs.close()
+            self._theirs = None
+
+    def read(self, now: float) -> None:
+        """Take all notifications that came. A closed end brings no more, and is not a death."""
+        while True:
+            try:
+                raw = self._ours.recv(MESSAGE_BYTES)
+            except BlockingIOError:
+                return
+            except ConnectionError:
+                raw = b""
+            if not raw:
+                return
+            try:
+                notification = json.loads(raw)
+                self._take(notification, int(notification["pid"]), now)
+            except (ValueError, TypeError, KeyError):
+                continue  # not from a Notifier: foreign code wrote to a descriptor that it guessed
+
+    def _take(self, notification: dict[str, Any], pid: int, now: float) -> None:
+        if "phase" in notification:
+            self.phase, self.phase_since = str(notification["phase"]), now
+        elif "ready" in notification:
+            self.ready[pid] = dict(notification["ready"])
+            self.last_sign[pid] = now
+        elif "watchdog" in notification:
+            if pid in self.ready:
+                self.last_sign[pid] = now
+        elif "failed" in notification:
+            self.failure = str(notification["failed"])
+        elif "left" in notification:
+            gone = int(notification["left"])
+            self.ready.pop(gone, None)
+            self.last_sign.pop(gone, None)
+
+    def close(self) -> None:
+        """Close both ends."""
+        self.started()
+        self._ours.close()
