@@ -1,28 +1,56 @@
-"""Compile csrc/ for its warnings only: `python -m tests.lint_c`, part of `make check`."""
+"""Check the C sources: `python -m tests.lint_c`, part of `make check`.
+
+Two checks: every file in csrc/ compiles without a warning, and every C file, also those of the
+tests, is laid out as clang-format lays it out (`make format` does that).
+"""
 
 from __future__ import annotations
 
 import subprocess
+import sys
 import sysconfig
 from pathlib import Path
 
 import numpy
 
-CSRC = Path(__file__).parent.parent / "csrc"
-# As strict as the code is meant to be; the build itself stays lenient with compilers to come.
+ROOT = Path(__file__).parent.parent
+CSRC = ROOT / "csrc"
+# The build itself is less strict: it must also work with compilers that do not exist yet.
 FLAGS = ["-std=c11", "-O2", "-Wall", "-Wextra", "-Werror", "-c", "-o", "/dev/null"]
 
 
-def main() -> int:
-    """Return 1 where a file does not compile without a warning."""
+def files() -> list[str]:
+    """Return all C sources and headers of the project."""
+    found = [path for room in (CSRC, ROOT / "tests" / "csrc") for path in room.rglob("*.[ch]")]
+    return [str(path) for path in sorted(found)]
+
+
+def clang_format(*options: str) -> bool:
+    """Run clang-format over all files and return whether it succeeded."""
+    program = Path(sysconfig.get_path("scripts")) / "clang-format"
+    return subprocess.run([str(program), *options, *files()], check=False).returncode == 0
+
+
+def count_warned() -> int:
+    """Compile each file of csrc/ and return how many have warnings or errors."""
     include = [f"-I{CSRC}", f"-I{sysconfig.get_path('include')}", f"-I{numpy.get_include()}"]
     failed = 0
-    for source in sorted(CSRC.glob("*/*.c")):
+    for source in sorted(CSRC.rglob("*.c")):
         done = subprocess.run(["gcc", *FLAGS, *include, str(source)], check=False)
         failed += done.returncode != 0
-    print(f"csrc: {failed} file(s) with warnings" if failed else "csrc: no warnings")
-    return int(failed > 0)
+    return failed
+
+
+def main(arguments: list[str]) -> int:
+    """Return 0 where all is well. With `--format`, lay the files out instead of checking them."""
+    if arguments == ["--format"]:
+        return int(not clang_format("-i"))
+    warned, laid_out = count_warned(), clang_format("--dry-run", "--Werror")
+    print(f"csrc: {warned} file(s) with warnings" if warned else "csrc: no warnings")
+    if not laid_out:
+        print("C sources: not as clang-format lays them out; `make format` repairs it")
+    return int(warned > 0 or not laid_out)
 
 
 if __name__ == "__main__":
-    raise SystemExit(main())
+    raise SystemExit(main(sys.argv[1:]))

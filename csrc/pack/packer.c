@@ -88,8 +88,7 @@ static int count_positions(tp_packer *p, tp_step_rows *rows, tp_fault *fault) {
     const size_t n = rows->rows;
     uint32_t any = 0;
     p->counts = rows->counts;
-    p->counted = rows->counts == NULL ? count_rows(p, n, NULL, &any)
-                                      : count_rows(p, n, rows->counts, &any);
+    p->counted = rows->counts == NULL ? count_rows(p, n, NULL, &any) : count_rows(p, n, rows->counts, &any);
     if (p->counted < n) {
         const size_t row = p->counted;
         tp_packer_roll_back(p);
@@ -104,10 +103,9 @@ int tp_packer_pack(tp_packer *p, const tp_step_input *in, tp_step_rows *rows, tp
     uint64_t bad = 0;
     tp_packer_roll_back(p);
     tp_run_settle(p);
-    *rows = (tp_step_rows){
-        .lane = in->lane, .dp = p->dp, .tp = p->tp, .step = in->step, .mono_ns = in->mono_ns};
-    if (tp_packer_convert(p, in, rows, &bad, fault) < 0 ||
-        count_positions(p, rows, fault) < 0) {
+    *rows =
+        (tp_step_rows){.lane = in->lane, .dp = p->dp, .tp = p->tp, .step = in->step, .mono_ns = in->mono_ns};
+    if (tp_packer_convert(p, in, rows, &bad, fault) < 0 || count_positions(p, rows, fault) < 0) {
         return -1;
     }
     p->pending_bad = bad;

@@ -14,15 +14,15 @@ typedef struct tp_array {
 typedef struct tp_step_input {
     tp_lane_header lane;
     uint64_t step, mono_ns;
-    tp_array handles; /* 8 */
-    tp_array tokens;  /* 4 or 8 */
-    tp_array counts;  /* 2 (unsigned), 4 or 8; not given = all 1 */
-    tp_array status;  /* 1; not given = all ok */
-    tp_array drained; /* 8: rows without tokens, behind the others */
+    tp_array handles;                /* 8 */
+    tp_array tokens;                 /* 4 or 8 */
+    tp_array counts;                 /* 2 (unsigned), 4 or 8; not given = all 1 */
+    tp_array status;                 /* 1; not given = all ok */
+    tp_array drained;                /* 8: rows without tokens, behind the others */
     tp_array lp_k, lp_ids, lp_ranks; /* 4 or 8 */
     tp_array lp_values;              /* 4 */
-    tp_array annex_len; /* 4 (unsigned); not given = all 0 */
-    tp_array annex;     /* 1 */
+    tp_array annex_len;              /* 4 (unsigned); not given = all 0 */
+    tp_array annex;                  /* 1 */
 } tp_step_input;
 
 /* What is wrong with the input, for its owner to read. */
@@ -72,10 +72,10 @@ typedef struct tp_run {
 
 typedef struct tp_packer {
     uint32_t dp, tp, slots;
-    uint32_t max_token; /* vocab_size - 1 */
-    tp_position *at;    /* per slot */
-    size_t counted;     /* rows of the last pack, 0 once it is committed */
-    size_t replaced;    /* how many of them began a handle */
+    uint32_t max_token;     /* vocab_size - 1 */
+    tp_position *at;        /* per slot */
+    size_t counted;         /* rows of the last pack, 0 once it is committed */
+    size_t replaced;        /* how many of them began a handle */
     const uint16_t *counts; /* theirs, in the scratch; NULL = all 1 */
     uint64_t bad_tokens, pending_bad;
     tp_run run;
@@ -136,8 +136,8 @@ int tp_packer_convert(tp_packer *p, const tp_step_input *in, tp_step_rows *rows,
 
 /* Turns rows with a bad value into BAD_TOKEN, drops placeholders; returns how many rows were bad.
  * Handles whose drained row it had to use for that are put into `again`, *n_again of them. */
-uint64_t tp_packer_repair(tp_packer *p, const tp_step_input *in, tp_step_rows *rows,
-                          int64_t *again, size_t *n_again);
+uint64_t tp_packer_repair(tp_packer *p, const tp_step_input *in, tp_step_rows *rows, int64_t *again,
+                          size_t *n_again);
 
 /* ---- packer_scratch.c ---- */
 

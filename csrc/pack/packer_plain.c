@@ -1,8 +1,8 @@
 /* The step of a batch that runs: a good token for each row, every handle known. It is written
  * straight into its frame: a forward loop publishes with cold caches, so each line of memory counts
  * that is not touched. Whatever is not plain is left to tp_packer_pack, which says the same. */
-#include "wire/columns.h"
 #include "pack/packer.h"
+#include "wire/columns.h"
 
 static inline uint8_t *column(uint8_t *p, uint32_t id, size_t bytes) {
     return tp_write_bin_head(tp_write_uint(p, id), bytes);
@@ -11,9 +11,9 @@ static inline uint8_t *column(uint8_t *p, uint32_t id, size_t bytes) {
 TP_HOT size_t tp_plain_begin(tp_packer *p, const tp_step_input *in, tp_plain *plain) {
     const size_t n = in->handles.n;
     tp_packer_roll_back(p);
-    if (in->counts.width != 0 || in->status.width != 0 || in->drained.n != 0 ||
-        in->lp_k.width != 0 || in->lp_ids.width != 0 || in->lp_values.width != 0 ||
-        in->lp_ranks.width != 0 || in->annex_len.width != 0 || n == 0 || n != in->tokens.n || n > TP_MAX_ROWS / 2) {
+    if (in->counts.width != 0 || in->status.width != 0 || in->drained.n != 0 || in->lp_k.width != 0 ||
+        in->lp_ids.width != 0 || in->lp_values.width != 0 || in->lp_ranks.width != 0 ||
+        in->annex_len.width != 0 || n == 0 || n != in->tokens.n || n > TP_MAX_ROWS / 2) {
         return 0;
     }
     plain->continues = tp_run_goes_on(p, in);
@@ -21,10 +21,9 @@ TP_HOT size_t tp_plain_begin(tp_packer *p, const tp_step_input *in, tp_plain *pl
         tp_run_settle(p);
     }
     const uint64_t header[TP_STEP_FIELDS] = {
-        in->lane.instance, in->lane.sender, in->lane.receiver, in->lane.seq, p->dp, p->tp,
-        in->step,          n,               n,                 in->mono_ns};
-    uint8_t *end = tp_head_write(TP_KIND_STEP, header, TP_STEP_FIELDS, plain->continues ? 1 : 3,
-                                 plain->head);
+        in->lane.instance, in->lane.sender, in->lane.receiver, in->lane.seq, p->dp, p->tp, in->step, n, n,
+        in->mono_ns};
+    uint8_t *end = tp_head_write(TP_KIND_STEP, header, TP_STEP_FIELDS, plain->continues ? 1 : 3, plain->head);
     plain->rows = n;
     plain->head_size = (size_t)(end - plain->head);
     const size_t size = plain->head_size + 1 + tp_bin_size(4 * n);
@@ -32,8 +31,7 @@ TP_HOT size_t tp_plain_begin(tp_packer *p, const tp_step_input *in, tp_plain *pl
 }
 
 /* Counts a token for each row and writes where it stands; returns how many rows were plain. */
-static TP_HOT size_t count(tp_packer *p, const uint8_t *handles, size_t n, uint8_t *position,
-                        uint32_t *any) {
+static TP_HOT size_t count(tp_packer *p, const uint8_t *handles, size_t n, uint8_t *position, uint32_t *any) {
     tp_position *restrict table = p->at;
     const uint64_t slots = p->slots;
     const uint64_t base = (uint64_t)p->dp << (TP_SLOT_BITS + TP_GENERATION_BITS);
@@ -81,8 +79,7 @@ TP_HOT int tp_plain_write(tp_packer *p, const tp_step_input *in, tp_plain *plain
     uint32_t any = 0;
     memcpy(out, plain->head, plain->head_size);
     if (plain->continues) {
-        if (!put_tokens(&in->tokens, p->max_token,
-                        column(out + plain->head_size, TP_STEP_TOKENS, 4 * n))) {
+        if (!put_tokens(&in->tokens, p->max_token, column(out + plain->head_size, TP_STEP_TOKENS, 4 * n))) {
             return 0;
         }
         p->run.frames++;

@@ -40,8 +40,8 @@ static void copy(int32_t *to, const tp_array *a, size_t at, size_t n) {
     }
 }
 
-uint64_t tp_packer_repair(tp_packer *p, const tp_step_input *in, tp_step_rows *rows,
-                          int64_t *again, size_t *n_again) {
+uint64_t tp_packer_repair(tp_packer *p, const tp_step_input *in, tp_step_rows *rows, int64_t *again,
+                          size_t *n_again) {
     tp_scratch *s = &p->scratch;
     const int logprobs = rows->lp_k != NULL;
     cursor from = {0, 0, 0}, to = {0, 0, 0};

@@ -45,8 +45,8 @@ static int narrow(const tp_array *a, int32_t *buffer, const int32_t **out) {
 
 /* Converts counts of one width (a constant where it is called, so that the loop is vectorised).
  * *all is the or of the entries, *not_one tells whether any is not 1. */
-static inline uint64_t read_counts(const tp_array *a, uint32_t width, uint16_t *restrict out,
-                                   uint64_t *all, uint32_t *not_one) {
+static inline uint64_t read_counts(const tp_array *a, uint32_t width, uint16_t *restrict out, uint64_t *all,
+                                   uint32_t *not_one) {
     const tp_array typed = {a->data, a->n, width};
     uint64_t sum = 0, bits = 0;
     uint32_t odd = 0;
@@ -81,8 +81,8 @@ static int take_counts(tp_packer *p, const tp_step_input *in, tp_step_rows *rows
         }
     }
     if (sum != in->tokens.n) {
-        return tp_fault_set(fault, "counts sum to %llu, tokens has %zu entries",
-                            (unsigned long long)sum, in->tokens.n);
+        return tp_fault_set(fault, "counts sum to %llu, tokens has %zu entries", (unsigned long long)sum,
+                            in->tokens.n);
     }
     rows->counts = not_one ? p->scratch.counts : NULL;
     return 0;
@@ -129,8 +129,7 @@ static int take_logprobs(tp_packer *p, const tp_step_input *in, tp_step_rows *ro
                             "lp_ids, lp_values, lp_ranks need %llu, %llu, %llu entries, have %zu, "
                             "%zu, %zu",
                             (unsigned long long)entries, (unsigned long long)entries,
-                            (unsigned long long)tokens, in->lp_ids.n, in->lp_values.n,
-                            in->lp_ranks.n);
+                            (unsigned long long)tokens, in->lp_ids.n, in->lp_values.n, in->lp_ranks.n);
     }
     if (entries > TP_MAX_ENTRIES) {
         return tp_fault_set(fault, "%llu logprobs, a frame holds %u", (unsigned long long)entries,
@@ -156,19 +155,18 @@ static int take_annex(const tp_step_input *in, tp_step_rows *rows, tp_fault *fau
     const tp_array *lengths = &in->annex_len;
     uint64_t sum = 0;
     if (lengths->width != 0 && lengths->n != in->handles.n) {
-        return tp_fault_set(fault, "annex_len has %zu entries for %zu handles", lengths->n,
-                            in->handles.n);
+        return tp_fault_set(fault, "annex_len has %zu entries for %zu handles", lengths->n, in->handles.n);
     }
     for (size_t i = 0; i < lengths->n; i++) {
         sum += tp_load_u32(lengths->data + 4 * i);
     }
     if (sum != in->annex.n) {
-        return tp_fault_set(fault, "annex_len sums to %llu, annex has %zu bytes",
-                            (unsigned long long)sum, in->annex.n);
+        return tp_fault_set(fault, "annex_len sums to %llu, annex has %zu bytes", (unsigned long long)sum,
+                            in->annex.n);
     }
     if (sum > TP_MAX_ANNEX) {
-        return tp_fault_set(fault, "%llu bytes of annexes, a frame holds %u",
-                            (unsigned long long)sum, TP_MAX_ANNEX);
+        return tp_fault_set(fault, "%llu bytes of annexes, a frame holds %u", (unsigned long long)sum,
+                            TP_MAX_ANNEX);
     }
     rows->annex_len = sum > 0 ? (const uint32_t *)lengths->data : NULL;
     rows->annex = sum > 0 ? in->annex.data : NULL;
@@ -177,8 +175,7 @@ static int take_annex(const tp_step_input *in, tp_step_rows *rows, tp_fault *fau
 }
 
 /* Adds rows without tokens behind the n there are. */
-static void append_drained(tp_packer *p, const tp_array *drained, size_t n_again,
-                           tp_step_rows *rows) {
+static void append_drained(tp_packer *p, const tp_array *drained, size_t n_again, tp_step_rows *rows) {
     tp_scratch *s = &p->scratch;
     const size_t n = rows->rows, extra = drained->n + n_again;
     if (extra == 0) {

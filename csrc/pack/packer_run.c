@@ -35,8 +35,7 @@ TP_HOT int tp_run_goes_on(tp_packer *p, const tp_step_input *in) {
     const size_t n = in->handles.n;
     if (run->rows != n || run->frames >= TP_RUN_FRAMES || in->lane.seq != run->lane.seq + 1 ||
         in->lane.receiver != run->lane.receiver || in->lane.sender != run->lane.sender ||
-        in->lane.instance != run->lane.instance ||
-        memcmp(run->handles, in->handles.data, 8 * n) != 0) {
+        in->lane.instance != run->lane.instance || memcmp(run->handles, in->handles.data, 8 * n) != 0) {
         return 0;
     }
     if (run->sole < 0) {

@@ -27,12 +27,9 @@ static size_t roomier(size_t have, size_t need) { return need > 2 * have ? need 
 int tp_scratch_reserve(tp_scratch *s, size_t rows, size_t tokens, size_t entries) {
     if (rows > s->rows) {
         const size_t n = roomier(s->rows, rows);
-        if (grow(&s->handles, n * sizeof *s->handles) < 0 ||
-            grow(&s->again, n * sizeof *s->again) < 0 ||
-            grow(&s->counts, n * sizeof *s->counts) < 0 ||
-            grow(&s->status, n * sizeof *s->status) < 0 ||
-            grow(&s->position, n * sizeof *s->position) < 0 ||
-            grow(&s->lp_k, n * sizeof *s->lp_k) < 0 ||
+        if (grow(&s->handles, n * sizeof *s->handles) < 0 || grow(&s->again, n * sizeof *s->again) < 0 ||
+            grow(&s->counts, n * sizeof *s->counts) < 0 || grow(&s->status, n * sizeof *s->status) < 0 ||
+            grow(&s->position, n * sizeof *s->position) < 0 || grow(&s->lp_k, n * sizeof *s->lp_k) < 0 ||
             grow(&s->annex_len, n * sizeof *s->annex_len) < 0 ||
             grow(&s->replaced, n * sizeof *s->replaced) < 0) {
             return -1;

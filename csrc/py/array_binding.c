@@ -12,10 +12,10 @@ static const char *type_in_words(const char *format, Py_ssize_t size, char *text
     const int other = *format == '>' || *format == '!';
     const char *letter = format + (other || *format == '<' || *format == '=' || *format == '@');
     const char *stem = letter[0] == '\0' || letter[1] != '\0' ? NULL
-                       : strchr("bhilqn", letter[0]) != NULL    ? "int"
-                       : strchr("BHILQN", letter[0]) != NULL    ? "uint"
-                       : strchr("efdg", letter[0]) != NULL      ? "float"
-                                                                : NULL;
+                       : strchr("bhilqn", letter[0]) != NULL  ? "int"
+                       : strchr("BHILQN", letter[0]) != NULL  ? "uint"
+                       : strchr("efdg", letter[0]) != NULL    ? "float"
+                                                              : NULL;
     if (stem != NULL) {
         snprintf(text, most, "%s%s%zd", other ? "big-endian " : "", stem, 8 * size);
     } else if (strcmp(letter, "?") == 0 || strcmp(letter, "O") == 0) {
@@ -37,8 +37,7 @@ static int wrong_shape(tp_state *state, const tp_array_kind *kind, const Py_buff
     char text[128] = "[]";
     size_t at = 0;
     for (int i = 0; i < buffer->ndim && i < 4; i++) {
-        at += (size_t)snprintf(text + at, sizeof text - at, "%s%zd", i == 0 ? "[" : ", ",
-                               buffer->shape[i]);
+        at += (size_t)snprintf(text + at, sizeof text - at, "%s%zd", i == 0 ? "[" : ", ", buffer->shape[i]);
     }
     if (at > 0) {
         snprintf(text + at, sizeof text - at, buffer->ndim > 4 ? ", ...]" : "]");
@@ -49,8 +48,8 @@ static int wrong_shape(tp_state *state, const tp_array_kind *kind, const Py_buff
 
 static int no_array(tp_state *state, const tp_array_kind *kind, PyObject *value) {
     if (PyObject_CheckBuffer(value)) {
-        PyErr_Format(state->row_error, "%s: this %s gives no C-contiguous buffer, needs %s [n]",
-                     kind->name, Py_TYPE(value)->tp_name, kind->needs);
+        PyErr_Format(state->row_error, "%s: this %s gives no C-contiguous buffer, needs %s [n]", kind->name,
+                     Py_TYPE(value)->tp_name, kind->needs);
     } else {
         PyErr_Format(state->row_error,
                      "%s: %s is no array; a list, a numpy array, a buffer or a DLPack tensor on the "
@@ -74,16 +73,15 @@ static TP_HOT int take_plain(PyArrayObject *value, const tp_array_kind *kind, tp
     const PyArray_Descr *type = PyArray_DESCR(value);
     const uint32_t width = width_of(type->type);
     if (PyArray_NDIM(value) != 1 || !(PyArray_FLAGS(value) & NPY_ARRAY_C_CONTIGUOUS) ||
-        type->byteorder == NPY_SWAP || type->byteorder == NPY_OPPBYTE ||
-        !allowed(kind, type->type, width)) {
+        type->byteorder == NPY_SWAP || type->byteorder == NPY_OPPBYTE || !allowed(kind, type->type, width)) {
         return 0;
     }
     *array = (tp_array){PyArray_DATA(value), (size_t)PyArray_DIM(value, 0), width};
     return 1;
 }
 
-static int take_buffer(tp_state *state, PyObject *value, const tp_array_kind *kind,
-                       Py_buffer *buffer, tp_array *array) {
+static int take_buffer(tp_state *state, PyObject *value, const tp_array_kind *kind, Py_buffer *buffer,
+                       tp_array *array) {
     if (PyObject_GetBuffer(value, buffer, PyBUF_C_CONTIGUOUS | PyBUF_FORMAT) < 0) {
         buffer->obj = NULL;
         PyErr_Clear();
@@ -97,13 +95,12 @@ static int take_buffer(tp_state *state, PyObject *value, const tp_array_kind *ki
     if (buffer->ndim != 1) {
         return wrong_shape(state, kind, buffer);
     }
-    *array = (tp_array){buffer->buf, (size_t)(buffer->len / buffer->itemsize),
-                        (uint32_t)buffer->itemsize};
+    *array = (tp_array){buffer->buf, (size_t)(buffer->len / buffer->itemsize), (uint32_t)buffer->itemsize};
     return 0;
 }
 
 TP_HOT int tp_array_take(tp_state *state, PyObject *value, const tp_array_kind *kind, PyObject *convert,
-                  tp_held *held, tp_array *array) {
+                         tp_held *held, tp_array *array) {
     if (PyObject_TypeCheck(value, (PyTypeObject *)state->ndarray) &&
         take_plain((PyArrayObject *)value, kind, array)) {
         return 0; /* the caller's arguments keep it alive */

@@ -7,8 +7,7 @@
 #include "py/inbox_binding.h"
 
 typedef struct bell {
-    PyObject_HEAD
-    PyObject *loop;
+    PyObject_HEAD PyObject *loop;
     PyObject *callback, *context; /* of the task that waits; NULL while none does */
     uint8_t blocking, cancelled;
 } bell;
@@ -98,16 +97,13 @@ static int bell_set_blocking(bell *self, PyObject *value, void *Py_UNUSED(closur
     return 0;
 }
 
-static PyObject *bell_get_loop(bell *self, PyObject *Py_UNUSED(ignored)) {
-    return Py_NewRef(self->loop);
-}
+static PyObject *bell_get_loop(bell *self, PyObject *Py_UNUSED(ignored)) { return Py_NewRef(self->loop); }
 
 static PyObject *bell_add_done_callback(bell *self, PyObject *const *args, Py_ssize_t count,
                                         PyObject *names) {
     Py_ssize_t named = names == NULL ? 0 : PyTuple_GET_SIZE(names);
     if (count != 1 || named > 1 ||
-        (named == 1 &&
-         PyUnicode_CompareWithASCIIString(PyTuple_GET_ITEM(names, 0), "context") != 0)) {
+        (named == 1 && PyUnicode_CompareWithASCIIString(PyTuple_GET_ITEM(names, 0), "context") != 0)) {
         PyErr_SetString(PyExc_TypeError, "add_done_callback(callback, *, context=None)");
         return NULL;
     }
@@ -125,8 +121,7 @@ static PyObject *bell_result(bell *self, PyObject *Py_UNUSED(ignored)) {
         Py_RETURN_NONE;
     }
     PyObject *asyncio = PyImport_ImportModule("asyncio");
-    PyObject *cancelled =
-        asyncio == NULL ? NULL : PyObject_GetAttrString(asyncio, "CancelledError");
+    PyObject *cancelled = asyncio == NULL ? NULL : PyObject_GetAttrString(asyncio, "CancelledError");
     if (cancelled != NULL) {
         PyErr_SetNone(cancelled);
     }
@@ -177,8 +172,8 @@ static void bell_dealloc(bell *self) {
 
 static PyMethodDef bell_methods[] = {
     {"get_loop", (PyCFunction)bell_get_loop, METH_NOARGS, NULL},
-    {"add_done_callback", (PyCFunction)(void (*)(void))bell_add_done_callback,
-     METH_FASTCALL | METH_KEYWORDS, NULL},
+    {"add_done_callback", (PyCFunction)(void (*)(void))bell_add_done_callback, METH_FASTCALL | METH_KEYWORDS,
+     NULL},
     {"result", (PyCFunction)bell_result, METH_NOARGS, NULL},
     {"cancel", (PyCFunction)(void (*)(void))bell_cancel, METH_VARARGS | METH_KEYWORDS, NULL},
     {"done", (PyCFunction)bell_done, METH_NOARGS, NULL},

@@ -8,12 +8,12 @@
 #include "wire/layout.h"
 
 typedef struct tp_state {
-    PyObject *frame_error; /* tokenpipe.errors.FrameError */
-    PyObject *row_error;   /* tokenpipe.errors.RowError */
-    PyObject *ndarray;     /* numpy.ndarray */
-    PyObject *tensor;      /* the type of tensor that was seen last, or NULL */
+    PyObject *frame_error;           /* tokenpipe.errors.FrameError */
+    PyObject *row_error;             /* tokenpipe.errors.RowError */
+    PyObject *ndarray;               /* numpy.ndarray */
+    PyObject *tensor;                /* the type of tensor that was seen last, or NULL */
     const struct exchange *exchange; /* its table, NULL where it has none */
-    PyObject *send_window; /* types */
+    PyObject *send_window;           /* types */
     PyObject *handoff;
     uint64_t forks; /* grows in a forked child: what was made before is its parent's */
 } tp_state;

@@ -3,8 +3,8 @@
  * as much as packing what is in it. */
 #include "py/dlpack_binding.h"
 
-#define MAJOR 1 /* the table's beginning is the same in all versions of one */
-#define CAPSULE "dlpack_exchange_api"
+#define MAJOR     1 /* the table's beginning is the same in all versions of one */
+#define CAPSULE   "dlpack_exchange_api"
 #define ATTRIBUTE "__dlpack_c_exchange_api__"
 
 /* As dlpack.h has them; functions that are not called here have no type. */
@@ -57,7 +57,6 @@ int tp_dlpack_look(tp_state *state, PyObject *value, tp_array *array) {
         (seen.data == NULL && seen.shape[0] > 0)) {
         return 0;
     }
-    *array = (tp_array){(const uint8_t *)seen.data + seen.byte_offset, (size_t)seen.shape[0],
-                        seen.bits / 8u};
+    *array = (tp_array){(const uint8_t *)seen.data + seen.byte_offset, (size_t)seen.shape[0], seen.bits / 8u};
     return 1;
 }

@@ -1,6 +1,6 @@
 /* Frames as Python functions: header integers as a tuple, columns as owned bytes by id. */
-#include "wire/columns.h"
 #include "py/core.h"
+#include "wire/columns.h"
 #include "wire/frame.h"
 
 /* What tells one kind of frame of columns from the other. */
@@ -72,8 +72,8 @@ static PyObject *column_dict(const tp_column *columns, uint32_t last) {
             continue;
         }
         PyObject *key = PyLong_FromUnsignedLong(id);
-        PyObject *bytes = PyBytes_FromStringAndSize((const char *)columns[id].data,
-                                                    (Py_ssize_t)columns[id].size);
+        PyObject *bytes =
+            PyBytes_FromStringAndSize((const char *)columns[id].data, (Py_ssize_t)columns[id].size);
         if (key == NULL || bytes == NULL || PyDict_SetItem(dict, key, bytes) < 0) {
             Py_CLEAR(dict);
         }
@@ -92,8 +92,8 @@ static PyObject *unpack(PyObject *module, PyObject *frame, const shape *of) {
     }
     tp_result result = check(of, buffer.buf, (size_t)buffer.len);
     if (result == TP_OK) { /* again as plain columns: 0.1 us, and no second list of them here */
-        result = tp_columns_read(buffer.buf, (size_t)buffer.len, of->kind, header, of->fields,
-                                 columns, of->last);
+        result =
+            tp_columns_read(buffer.buf, (size_t)buffer.len, of->kind, header, of->fields, columns, of->last);
     }
     PyObject *value = NULL;
     if (result == TP_OK) {
@@ -110,8 +110,7 @@ static PyObject *unpack(PyObject *module, PyObject *frame, const shape *of) {
 }
 
 /* Fills parts with the dict's buffers in order of id; *held says how many are to be released. */
-static int gather(PyObject *columns, const shape *of, tp_part *parts, Py_buffer *buffers,
-                  uint32_t *held) {
+static int gather(PyObject *columns, const shape *of, tp_part *parts, Py_buffer *buffers, uint32_t *held) {
     Py_ssize_t found = 0;
     for (uint32_t id = 1; id <= of->last; id++) {
         PyObject *key = PyLong_FromUnsignedLong(id);
@@ -152,8 +151,7 @@ static PyObject *pack(PyObject *module, PyObject *args, const shape *of) {
         return NULL;
     }
     if (PyTuple_GET_SIZE(ints) != (Py_ssize_t)of->fields) {
-        return PyErr_Format(PyExc_ValueError, "the header of a %s has %u integers", of->name,
-                            of->fields);
+        return PyErr_Format(PyExc_ValueError, "the header of a %s has %u integers", of->name, of->fields);
     }
     for (uint32_t i = 0; i < of->fields; i++) {
         header[i] = PyLong_AsUnsignedLongLong(PyTuple_GET_ITEM(ints, i));
@@ -188,9 +186,7 @@ static PyObject *core_unpack_output(PyObject *module, PyObject *frame) {
     return unpack(module, frame, &output_shape);
 }
 
-static PyObject *core_pack_step(PyObject *module, PyObject *args) {
-    return pack(module, args, &step_shape);
-}
+static PyObject *core_pack_step(PyObject *module, PyObject *args) { return pack(module, args, &step_shape); }
 
 static PyObject *core_pack_output(PyObject *module, PyObject *args) {
     return pack(module, args, &output_shape);
@@ -233,8 +229,7 @@ static PyMethodDef functions[] = {
     {"unpack_step", core_unpack_step, METH_O, "Return header and columns of a StepFrame."},
     {"unpack_output", core_unpack_output, METH_O, "Return header and columns of an OutputFrame."},
     {"pack_step", core_pack_step, METH_VARARGS, "Return the StepFrame of a header and columns."},
-    {"pack_output", core_pack_output, METH_VARARGS,
-     "Return the OutputFrame of a header and columns."},
+    {"pack_output", core_pack_output, METH_VARARGS, "Return the OutputFrame of a header and columns."},
     {"split_text", core_split_text, METH_VARARGS, "Return the str of each row of a text column."},
     {NULL, NULL, 0, NULL},
 };

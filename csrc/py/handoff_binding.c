@@ -4,8 +4,7 @@
 #include <structmember.h>
 
 typedef struct handoff {
-    PyObject_HEAD
-    PyObject *send, *flags, *again;
+    PyObject_HEAD PyObject *send, *flags, *again;
     char idle; /* what is handed over may swallow the bell of something that came */
 } handoff;
 
@@ -81,9 +80,12 @@ static void handoff_dealloc(handoff *self) {
 }
 
 static PyType_Slot handoff_slots[] = {
-    {Py_tp_new, (void *)handoff_new},           {Py_tp_dealloc, (void *)handoff_dealloc},
-    {Py_tp_traverse, (void *)handoff_traverse}, {Py_tp_clear, (void *)handoff_clear},
-    {Py_tp_call, (void *)handoff_call},         {Py_tp_members, (void *)handoff_members},
+    {Py_tp_new, (void *)handoff_new},
+    {Py_tp_dealloc, (void *)handoff_dealloc},
+    {Py_tp_traverse, (void *)handoff_traverse},
+    {Py_tp_clear, (void *)handoff_clear},
+    {Py_tp_call, (void *)handoff_call},
+    {Py_tp_members, (void *)handoff_members},
     {0, NULL},
 };
 

@@ -23,10 +23,8 @@ static PyObject *inbox_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
     self->on_drop = Py_NewRef(on_drop);
     self->annexes = Py_NewRef(annexes);
     PyObject *module = PyType_GetModule(type);
-    self->next_type =
-        module == NULL ? NULL : (PyTypeObject *)PyObject_GetAttrString(module, "StreamNext");
-    self->bell_type =
-        module == NULL ? NULL : (PyTypeObject *)PyObject_GetAttrString(module, "Bell");
+    self->next_type = module == NULL ? NULL : (PyTypeObject *)PyObject_GetAttrString(module, "StreamNext");
+    self->bell_type = module == NULL ? NULL : (PyTypeObject *)PyObject_GetAttrString(module, "Bell");
     if (self->next_type == NULL || self->bell_type == NULL || tp_items_init(&self->items) < 0) {
         Py_DECREF(self);
         return NULL;
@@ -84,9 +82,9 @@ static PyObject *notes_of(const tp_inbox *inbox) {
     PyObject *list = PyList_New(inbox->note_count);
     for (uint32_t i = 0; list != NULL && i < inbox->note_count; i++) {
         const tp_note *note = &inbox->notes[i];
-        PyObject *entry = Py_BuildValue("IOI", (unsigned int)note->kind,
-                                        (PyObject *)tp_py_stream_of(note->stream),
-                                        (unsigned int)note->offset);
+        PyObject *entry =
+            Py_BuildValue("IOI", (unsigned int)note->kind, (PyObject *)tp_py_stream_of(note->stream),
+                          (unsigned int)note->offset);
         if (entry == NULL) {
             Py_CLEAR(list);
             break;
@@ -183,8 +181,7 @@ static PyObject *inbox_wake(tp_py_inbox *self, PyObject *args) {
     self->waking = 1;
     while (self->woken < self->wake_count && !bad) { /* a consumer may add to the list */
         PyObject *waiter = self->wake[self->woken++];
-        bad = Py_IS_TYPE(waiter, self->bell_type) ? tp_bell_ring(waiter, at_once)
-                                                  : set_result(waiter);
+        bad = Py_IS_TYPE(waiter, self->bell_type) ? tp_bell_ring(waiter, at_once) : set_result(waiter);
         Py_DECREF(waiter);
     }
     if (self->woken == self->wake_count) {
@@ -225,9 +222,8 @@ static PyObject *inbox_streams(tp_py_inbox *self, PyObject *Py_UNUSED(ignored)) 
 static PyObject *inbox_counters(tp_py_inbox *self, PyObject *Py_UNUSED(ignored)) {
     const tp_inbox *inbox = &self->inbox;
     return Py_BuildValue("{sKsKsKsKsKsK}", "frames", (unsigned long long)inbox->frames, "rows",
-                         (unsigned long long)inbox->rows, "tokens",
-                         (unsigned long long)inbox->tokens, "repeated_tokens",
-                         (unsigned long long)inbox->repeated_tokens, "ahead_rows",
+                         (unsigned long long)inbox->rows, "tokens", (unsigned long long)inbox->tokens,
+                         "repeated_tokens", (unsigned long long)inbox->repeated_tokens, "ahead_rows",
                          (unsigned long long)inbox->ahead_rows, "late_rows",
                          (unsigned long long)inbox->unknown_rows);
 }

@@ -5,7 +5,7 @@
 #include "py/core.h"
 #include "stream/inbox.h"
 
-#define TP_OUTPUT_FIELDS 11
+#define TP_OUTPUT_FIELDS   11
 #define TP_LOGPROBS_FIELDS 3
 
 /* The classes of tokenpipe.types that items are made of, and where their slots lie. */
@@ -20,8 +20,7 @@ int tp_items_visit(tp_items *items, visitproc visit, void *arg);
 void tp_items_clear(tp_items *items);
 
 typedef struct tp_py_inbox {
-    PyObject_HEAD
-    tp_inbox inbox;
+    PyObject_HEAD tp_inbox inbox;
     tp_items items;
     PyTypeObject *next_type; /* what `await anext(stream)` awaits */
     PyTypeObject *bell_type; /* what a consumer that finds nothing waits on */
@@ -30,13 +29,12 @@ typedef struct tp_py_inbox {
     PyObject *on_drop;       /* called with (key, request id) when a live stream is given up */
     PyObject **wake;         /* bells and futures of consumers that have something now */
     Py_ssize_t wake_count, wake_cap;
-    Py_ssize_t woken;        /* how many of them wake() did; the rest is for its outer call */
+    Py_ssize_t woken; /* how many of them wake() did; the rest is for its outer call */
     uint8_t waking;
 } tp_py_inbox;
 
 typedef struct tp_py_stream {
-    PyObject_HEAD
-    tp_stream stream;
+    PyObject_HEAD tp_stream stream;
     tp_py_inbox *inbox;
     PyObject *request_id, *index;
     PyObject *stops;     /* tuple of its stop strings, NULL where it has none */
@@ -45,8 +43,8 @@ typedef struct tp_py_stream {
     PyObject *annexes;   /* its reader, once it has any */
     PyObject *exception; /* raised to the consumer after what waits, once */
     uint32_t prompt_tokens;
-    uint8_t streak;      /* items taken since the consumer last gave way to others */
-    uint8_t over;        /* dropped, or its exception was raised: nothing comes any more */
+    uint8_t streak; /* items taken since the consumer last gave way to others */
+    uint8_t over;   /* dropped, or its exception was raised: nothing comes any more */
 } tp_py_stream;
 
 static inline tp_py_stream *tp_py_stream_of(tp_stream *stream) {
@@ -69,9 +67,7 @@ PyObject *tp_item_usage(tp_py_stream *self, uint32_t count);
 /* What waits, then its exception, then NULL without an exception. */
 PyObject *tp_py_stream_next(tp_py_stream *self, uint32_t limit);
 
-static inline int tp_py_stream_over(const tp_py_stream *self) {
-    return self->over || self->stream.told;
-}
+static inline int tp_py_stream_over(const tp_py_stream *self) { return self->over || self->stream.told; }
 
 /* Ends the wait: what the consumer waits on (a reference), or NULL where nobody is parked. */
 PyObject *tp_py_stream_unpark(tp_py_stream *self);

@@ -5,8 +5,7 @@
 #include <structmember.h>
 
 typedef struct intake {
-    PyObject_HEAD
-    PyObject *recv, *flags, *again;
+    PyObject_HEAD PyObject *recv, *flags, *again;
     char idle; /* the last call found nothing more */
 } intake;
 
@@ -30,18 +29,18 @@ static int is_next(PyObject *part, const tp_lane_header *next) {
     uint32_t kind;
     tp_lane_header lane;
     return PyBytes_CheckExact(part) && next->sender != 0 &&
-           tp_frame_peek((const uint8_t *)PyBytes_AS_STRING(part), (size_t)PyBytes_GET_SIZE(part),
-                         &kind, &lane) == TP_OK &&
-           kind != TP_KIND_LANE && lane.instance == next->instance &&
-           lane.sender == next->sender && lane.receiver == next->receiver && lane.seq == next->seq;
+           tp_frame_peek((const uint8_t *)PyBytes_AS_STRING(part), (size_t)PyBytes_GET_SIZE(part), &kind,
+                         &lane) == TP_OK &&
+           kind != TP_KIND_LANE && lane.instance == next->instance && lane.sender == next->sender &&
+           lane.receiver == next->receiver && lane.seq == next->seq;
 }
 
 static PyObject *intake_take(intake *self, PyObject *args) {
     Py_ssize_t limit;
     unsigned long long instance, sender, receiver, seq;
     PyObject *out;
-    if (!PyArg_ParseTuple(args, "n(KKKK)O!:take", &limit, &instance, &sender, &receiver, &seq,
-                          &PyList_Type, &out)) {
+    if (!PyArg_ParseTuple(args, "n(KKKK)O!:take", &limit, &instance, &sender, &receiver, &seq, &PyList_Type,
+                          &out)) {
         return NULL;
     }
     tp_lane_header next = {instance, sender, receiver, seq};
@@ -111,9 +110,12 @@ static void intake_dealloc(intake *self) {
 }
 
 static PyType_Slot intake_slots[] = {
-    {Py_tp_new, (void *)intake_new},           {Py_tp_dealloc, (void *)intake_dealloc},
-    {Py_tp_traverse, (void *)intake_traverse}, {Py_tp_clear, (void *)intake_clear},
-    {Py_tp_methods, intake_methods},           {Py_tp_members, (void *)intake_members},
+    {Py_tp_new, (void *)intake_new},
+    {Py_tp_dealloc, (void *)intake_dealloc},
+    {Py_tp_traverse, (void *)intake_traverse},
+    {Py_tp_clear, (void *)intake_clear},
+    {Py_tp_methods, intake_methods},
+    {Py_tp_members, (void *)intake_members},
     {0, NULL},
 };
 

@@ -39,17 +39,16 @@ PyObject *tp_item_annex(tp_py_stream *self, uint32_t count, int *last) {
             tp_stream_took_annex(stream);
             return Py_NewRef(Py_None);
         }
-        self->annexes =
-            PyObject_CallFunction(inbox->annexes, "kO", (unsigned long)self->prompt_tokens,
-                                  stream->kind == TP_DELTA ? Py_False : Py_True);
+        self->annexes = PyObject_CallFunction(inbox->annexes, "kO", (unsigned long)self->prompt_tokens,
+                                              stream->kind == TP_DELTA ? Py_False : Py_True);
         if (self->annexes == NULL) {
             return NULL;
         }
     }
-    PyObject *annex = PyObject_CallMethod(
-        self->annexes, "take", "y#kkO", waiting->len == 0 ? "" : (const char *)waiting->bytes, (Py_ssize_t)waiting->len,
-        (unsigned long)stream->offset, (unsigned long)stream->offset + count,
-        *last ? Py_True : Py_False);
+    PyObject *annex = PyObject_CallMethod(self->annexes, "take", "y#kkO",
+                                          waiting->len == 0 ? "" : (const char *)waiting->bytes,
+                                          (Py_ssize_t)waiting->len, (unsigned long)stream->offset,
+                                          (unsigned long)stream->offset + count, *last ? Py_True : Py_False);
     if (annex == NULL && !PyErr_ExceptionMatches(tp_state_of_type(Py_TYPE(inbox))->frame_error)) {
         return NULL;
     }

@@ -7,12 +7,24 @@
 #include <math.h>
 #include <structmember.h>
 
-enum { REQUEST_ID, INDEX, OFFSET, TOKEN_IDS, FINISH_REASON, STOP_REASON, ERROR, LOGPROBS, USAGE, TEXT, ANNEX };
+enum {
+    REQUEST_ID,
+    INDEX,
+    OFFSET,
+    TOKEN_IDS,
+    FINISH_REASON,
+    STOP_REASON,
+    ERROR,
+    LOGPROBS,
+    USAGE,
+    TEXT,
+    ANNEX
+};
 enum { LP_TOKEN_IDS, LP_VALUES, LP_RANK };
 
 static const char *const output_fields[TP_OUTPUT_FIELDS] = {
-    "request_id",  "index", "offset",   "token_ids", "finish_reason",
-    "stop_reason", "error", "logprobs", "usage", "text", "annex",
+    "request_id", "index",    "offset", "token_ids", "finish_reason", "stop_reason",
+    "error",      "logprobs", "usage",  "text",      "annex",
 };
 static const char *const logprobs_fields[TP_LOGPROBS_FIELDS] = {"token_ids", "logprobs", "rank"};
 
@@ -56,15 +68,13 @@ int tp_items_init(tp_items *items) {
         items->finish_codes == NULL || items->no_text == NULL) {
         return -1;
     }
-    if (!PyTuple_Check(items->finish_codes) ||
-        PyTuple_GET_SIZE(items->finish_codes) != TP_FINISH_END) {
+    if (!PyTuple_Check(items->finish_codes) || PyTuple_GET_SIZE(items->finish_codes) != TP_FINISH_END) {
         PyErr_SetString(PyExc_TypeError, "FINISH_CODES does not match the wire");
         return -1;
     }
-    if (find_slots((PyObject *)items->output, output_fields, items->output_at,
-                   TP_OUTPUT_FIELDS) < 0 ||
-        find_slots((PyObject *)items->logprobs, logprobs_fields, items->logprobs_at,
-                   TP_LOGPROBS_FIELDS) < 0) {
+    if (find_slots((PyObject *)items->output, output_fields, items->output_at, TP_OUTPUT_FIELDS) < 0 ||
+        find_slots((PyObject *)items->logprobs, logprobs_fields, items->logprobs_at, TP_LOGPROBS_FIELDS) <
+            0) {
         return -1;
     }
     items->no_logprobs = PyObject_CallFunction((PyObject *)items->logprobs, "()()i", 0);
@@ -138,8 +148,8 @@ static PyObject *all_logprobs(const tp_items *items, const tp_stream *stream, ui
     for (uint32_t i = 0; list != NULL && i < count; i++) {
         int32_t k = stream->lp_k[stream->head + i];
         PyObject *entry = k < 0 ? Py_NewRef(items->no_logprobs)
-                                : token_logprobs(items, stream->lp_ids + at, stream->lp_values + at,
-                                                 k + 1, stream->lp_ranks[stream->head + i]);
+                                : token_logprobs(items, stream->lp_ids + at, stream->lp_values + at, k + 1,
+                                                 stream->lp_ranks[stream->head + i]);
         if (entry == NULL) {
             Py_CLEAR(list);
             break;
@@ -187,8 +197,7 @@ PyObject *tp_item_take(tp_py_stream *self, uint32_t limit) {
     uint32_t count = part ? limit : stream->len;
     uint32_t entries = 0;
     int last = count == stream->len && stream->finish != TP_FINISH_NONE;
-    PyObject *annex =
-        stream->annex == NULL ? Py_NewRef(Py_None) : tp_item_annex(self, count, &last);
+    PyObject *annex = stream->annex == NULL ? Py_NewRef(Py_None) : tp_item_annex(self, count, &last);
     if (annex == NULL) {
         return NULL;
     }
@@ -197,9 +206,8 @@ PyObject *tp_item_take(tp_py_stream *self, uint32_t limit) {
     PyObject *tokens = token_list(stream, count);
     PyObject *logprobs = all_logprobs(items, stream, count, &entries);
     PyObject *stop = last ? stop_reason(self) : Py_NewRef(Py_None);
-    PyObject *text = stream->text_len == 0
-                         ? Py_NewRef(items->no_text)
-                         : tp_py_str(stream->text, stream->text_len);
+    PyObject *text =
+        stream->text_len == 0 ? Py_NewRef(items->no_text) : tp_py_str(stream->text, stream->text_len);
     PyObject *error = last && stream->error != NULL
                           ? PyUnicode_DecodeUTF8(stream->error, stream->error_len, "replace")
                           : Py_NewRef(Py_None);

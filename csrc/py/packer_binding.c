@@ -2,9 +2,8 @@
 #include "py/packer_binding.h"
 
 static const char *const names[NAMES] = {
-    "instance", "sender",  "receiver", "seq",  "step",   "mono_ns",   "handles", "tokens",
-    "counts",   "status",  "drained",  "lp_k", "lp_ids", "lp_values", "lp_ranks", "annex_len", "annex"};
-
+    "instance", "sender",  "receiver", "seq",    "step",      "mono_ns",  "handles",   "tokens", "counts",
+    "status",   "drained", "lp_k",     "lp_ids", "lp_values", "lp_ranks", "annex_len", "annex"};
 
 static PyObject *packer_new(PyTypeObject *type, PyObject *args, PyObject *kwargs) {
     static char *keywords[] = {"dp", "tp", "slots", "vocab_size", "window", "convert", NULL};
@@ -58,8 +57,7 @@ static void packer_dealloc(StepPacker *self) {
 }
 
 /* Sorts positional and named arguments into `values` by index; absent ones and None are NULL. */
-static int sort_arguments(PyObject *const *args, Py_ssize_t n, PyObject *keywords,
-                          PyObject **values) {
+static int sort_arguments(PyObject *const *args, Py_ssize_t n, PyObject *keywords, PyObject **values) {
     if (n > NAMES) {
         PyErr_Format(PyExc_TypeError, "pack takes at most %d arguments", NAMES);
         return -1;
@@ -103,8 +101,7 @@ static int take_ints(PyObject **values, tp_step_input *in) {
     return 0;
 }
 
-static PyObject *packer_pack(StepPacker *self, PyObject *const *args, Py_ssize_t n,
-                             PyObject *keywords) {
+static PyObject *packer_pack(StepPacker *self, PyObject *const *args, Py_ssize_t n, PyObject *keywords) {
     PyObject *values[NAMES], *frame = NULL;
     tp_step_input in;
     tp_packer_arrays taken;
@@ -130,8 +127,7 @@ static PyObject *packer_commit(StepPacker *self, PyObject *unused) {
 static PyObject *packer_bad_tokens(StepPacker *self, void *unused) {
     (void)unused;
     const int taken = self->offered != 0 && self->window->next.seq > self->offered;
-    return PyLong_FromUnsignedLongLong(self->packer.bad_tokens +
-                                       (taken ? self->packer.pending_bad : 0));
+    return PyLong_FromUnsignedLongLong(self->packer.bad_tokens + (taken ? self->packer.pending_bad : 0));
 }
 
 static PyMethodDef packer_methods[] = {
@@ -150,8 +146,7 @@ static PyMethodDef packer_methods[] = {
 
 static PyGetSetDef packer_attributes[] = {
     {"bad_tokens", (getter)packer_bad_tokens, NULL, "Rows turned into BAD_TOKEN so far.", NULL},
-    {"last_step", (getter)tp_packer_last_step, NULL, "The newest step that the window took, or None.",
-     NULL},
+    {"last_step", (getter)tp_packer_last_step, NULL, "The newest step that the window took, or None.", NULL},
     {NULL, NULL, NULL, NULL, NULL},
 };
 

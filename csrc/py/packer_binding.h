@@ -6,20 +6,37 @@
 #include "py/send_window_binding.h"
 
 /* Arguments of pack(), in their order; the arrays are those of the others too. */
-enum { INSTANCE, SENDER, RECEIVER, SEQ, STEP, MONO_NS, INTS,
-       HANDLES = INTS, TOKENS, COUNTS, STATUS, DRAINED, LP_K, LP_IDS, LP_VALUES, LP_RANKS,
-       ANNEX_LEN, ANNEX, NAMES };
+enum {
+    INSTANCE,
+    SENDER,
+    RECEIVER,
+    SEQ,
+    STEP,
+    MONO_NS,
+    INTS,
+    HANDLES = INTS,
+    TOKENS,
+    COUNTS,
+    STATUS,
+    DRAINED,
+    LP_K,
+    LP_IDS,
+    LP_VALUES,
+    LP_RANKS,
+    ANNEX_LEN,
+    ANNEX,
+    NAMES
+};
 
-#define ARRAYS (NAMES - INTS)
+#define ARRAYS   (NAMES - INTS)
 #define REQUIRED (TOKENS + 1)
 
 typedef struct {
-    PyObject_HEAD
-    tp_packer packer;
-    tp_send_window *window; /* NULL: for pack() only */
-    PyObject *convert;      /* NULL: arrays come as they are to be */
-    tp_state *state;        /* of the module, which outlives its types */
-    uint64_t offered;       /* the number of the last frame of pack_next, 0 once it is settled */
+    PyObject_HEAD tp_packer packer;
+    tp_send_window *window;           /* NULL: for pack() only */
+    PyObject *convert;                /* NULL: arrays come as they are to be */
+    tp_state *state;                  /* of the module, which outlives its types */
+    uint64_t offered;                 /* the number of the last frame of pack_next, 0 once it is settled */
     uint64_t offered_step, last_step; /* its step; the newest that was taken */
     int any_step;
 } StepPacker;

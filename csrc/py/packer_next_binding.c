@@ -4,30 +4,29 @@
 #include <time.h>
 
 #define INDICES "int32 or int64"
-static const tp_array_kind kinds[ARRAYS] = {
-    {"handles", "lq", "int64", 8},
-    {"tokens", "ilq", INDICES, 0},
-    {"counts", "ilqH", "int32, int64 or uint16", 0},
-    {"status", "B", "uint8", 0},
-    {"drained", "lq", "int64", 8},
-    {"logprobs.k", "ilq", INDICES, 0},
-    {"logprobs.token_ids", "ilq", INDICES, 0},
-    {"logprobs.logprobs", "f", "float32", 0},
-    {"logprobs.ranks", "ilq", INDICES, 0},
-    {"annex_len", "I", "uint32", 4},
-    {"annex", "B", "uint8", 0}};
+static const tp_array_kind kinds[ARRAYS] = {{"handles", "lq", "int64", 8},
+                                            {"tokens", "ilq", INDICES, 0},
+                                            {"counts", "ilqH", "int32, int64 or uint16", 0},
+                                            {"status", "B", "uint8", 0},
+                                            {"drained", "lq", "int64", 8},
+                                            {"logprobs.k", "ilq", INDICES, 0},
+                                            {"logprobs.token_ids", "ilq", INDICES, 0},
+                                            {"logprobs.logprobs", "f", "float32", 0},
+                                            {"logprobs.ranks", "ilq", INDICES, 0},
+                                            {"annex_len", "I", "uint32", 4},
+                                            {"annex", "B", "uint8", 0}};
 
-TP_HOT int tp_packer_take(StepPacker *self, PyObject *const *values, PyObject *convert,
-                       tp_step_input *in, tp_packer_arrays *taken) {
-    tp_array *const into[ARRAYS] = {&in->handles, &in->tokens, &in->counts,    &in->status,  &in->drained,
-                                    &in->lp_k,    &in->lp_ids, &in->lp_values, &in->lp_ranks,
-                                    &in->annex_len, &in->annex};
+TP_HOT int tp_packer_take(StepPacker *self, PyObject *const *values, PyObject *convert, tp_step_input *in,
+                          tp_packer_arrays *taken) {
+    tp_array *const into[ARRAYS] = {&in->handles,  &in->tokens,    &in->counts, &in->status,
+                                    &in->drained,  &in->lp_k,      &in->lp_ids, &in->lp_values,
+                                    &in->lp_ranks, &in->annex_len, &in->annex};
     for (taken->count = 0; taken->count < taken->most;) {
         const int i = taken->count++;
         taken->held[i].buffer.obj = NULL;
         taken->held[i].converted = NULL;
-        if (values[i] != NULL && tp_array_take(self->state, values[i], &kinds[i], convert,
-                                               &taken->held[i], into[i]) < 0) {
+        if (values[i] != NULL &&
+            tp_array_take(self->state, values[i], &kinds[i], convert, &taken->held[i], into[i]) < 0) {
             return -1;
         }
     }
@@ -93,7 +92,7 @@ static inline int take_u64(tp_state *state, PyObject *value, const char *name, u
 /* Reads the arguments of the next frame, and settles the one before. 0, or -1 with an error; what
  * is taken is to be released in either case. */
 static TP_HOT int take_next(StepPacker *self, PyObject *const *args, Py_ssize_t n, tp_step_input *in,
-                     tp_packer_arrays *taken) {
+                            tp_packer_arrays *taken) {
     enum { AT_STEP, AT_NS, AT_ARRAYS };
     PyObject *values[ARRAYS] = {NULL};
     taken->count = 0;

@@ -11,9 +11,8 @@ static PyObject *window_new(PyTypeObject *type, PyObject *args, PyObject *kwargs
     unsigned long long bound, instance = 0, sender = 0, most = UINT32_MAX;
     PyObject *put = Py_None;
     tp_state *state = tp_state_of_type(type);
-    if (state == NULL ||
-        !PyArg_ParseTupleAndKeywords(args, kwargs, "K|KKOK:SendWindow", keywords, &bound, &instance,
-                                     &sender, &put, &most)) {
+    if (state == NULL || !PyArg_ParseTupleAndKeywords(args, kwargs, "K|KKOK:SendWindow", keywords, &bound,
+                                                      &instance, &sender, &put, &most)) {
         return NULL;
     }
     tp_send_window *self = (tp_send_window *)type->tp_alloc(type, 0);
@@ -170,9 +169,7 @@ static PyObject *window_send(tp_send_window *self, PyObject *frame) {
         return NULL;
     }
     const int right = closed(self) ? 1 : addressed(self, frame);
-    const int sent = right < 0    ? -1
-                     : right == 0 ? TP_MISADDRESSED
-                                  : tp_send_window_send_own(self, frame);
+    const int sent = right < 0 ? -1 : right == 0 ? TP_MISADDRESSED : tp_send_window_send_own(self, frame);
     return sent < 0 ? NULL : PyLong_FromLong(sent); /* a small one: nothing is allocated */
 }
 
@@ -209,8 +206,8 @@ static PyObject *window_hear(tp_send_window *self, PyObject *message) {
         return NULL;
     }
     if (closed(self) ||
-        tp_ack_read((const uint8_t *)PyBytes_AS_STRING(message), (size_t)PyBytes_GET_SIZE(message),
-                    &lane, &applied) != TP_OK ||
+        tp_ack_read((const uint8_t *)PyBytes_AS_STRING(message), (size_t)PyBytes_GET_SIZE(message), &lane,
+                    &applied) != TP_OK ||
         lane.instance != self->next.instance || lane.sender != self->next.receiver ||
         lane.receiver != self->next.sender) {
         Py_RETURN_FALSE;
@@ -242,9 +239,9 @@ static PyObject *window_between(tp_send_window *self, PyObject *args) {
 
 static Py_ssize_t window_length(tp_send_window *self) { return (Py_ssize_t)kept(self); }
 
-#define READ(name, value)                                                                          \
-    static PyObject *get_##name(tp_send_window *self, void *Py_UNUSED(closure)) {                  \
-        return PyLong_FromUnsignedLongLong(value);                                                 \
+#define READ(name, value)                                                         \
+    static PyObject *get_##name(tp_send_window *self, void *Py_UNUSED(closure)) { \
+        return PyLong_FromUnsignedLongLong(value);                                \
     }
 READ(bound, self->bound)
 READ(used, self->used)
@@ -326,10 +323,16 @@ static PyType_Spec window_spec = {
 };
 
 static int add_constants(PyObject *module) {
-    static const struct { const char *name; long value; } constants[] = {
-        {"SENT_FIRST", TP_FIRST},     {"SENT_LOOK", TP_LOOK},
-        {"SEND_CLOSED", TP_CLOSED},   {"SEND_MISADDRESSED", TP_MISADDRESSED},
-        {"SEND_FULL", TP_FULL},       {"SEND_REFUSED", TP_REFUSED},
+    static const struct {
+        const char *name;
+        long value;
+    } constants[] = {
+        {"SENT_FIRST", TP_FIRST},
+        {"SENT_LOOK", TP_LOOK},
+        {"SEND_CLOSED", TP_CLOSED},
+        {"SEND_MISADDRESSED", TP_MISADDRESSED},
+        {"SEND_FULL", TP_FULL},
+        {"SEND_REFUSED", TP_REFUSED},
         {"FRAME_OVERHEAD", TP_FRAME_OVERHEAD},
     };
     for (size_t i = 0; i < sizeof constants / sizeof *constants; i++) {
@@ -346,7 +349,5 @@ int tp_init_send_window(PyObject *module) {
     if (state->send_window == NULL) {
         return -1;
     }
-    return PyModule_AddObjectRef(module, "SendWindow", state->send_window) < 0
-               ? -1
-               : add_constants(module);
+    return PyModule_AddObjectRef(module, "SendWindow", state->send_window) < 0 ? -1 : add_constants(module);
 }

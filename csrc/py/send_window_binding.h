@@ -10,16 +10,16 @@
 enum tp_sent { TP_TAKEN, TP_FIRST, TP_LOOK, TP_CLOSED, TP_MISADDRESSED, TP_FULL, TP_REFUSED };
 
 typedef struct tp_send_window {
-    PyObject_HEAD
-    tp_lane_header next; /* what the next frame must carry; receiver 0: the lane takes nothing now */
-    uint64_t first;      /* oldest retained, or next.seq */
+    PyObject_HEAD tp_lane_header
+        next;       /* what the next frame must carry; receiver 0: the lane takes nothing now */
+    uint64_t first; /* oldest retained, or next.seq */
     uint64_t bound, used;
-    uint64_t most; /* of one frame, overhead included */
+    uint64_t most;   /* of one frame, overhead included */
     PyObject **ring; /* frame n at n & mask */
     uint64_t mask;   /* capacity - 1; the ring is NULL before the first frame */
     PyObject *put;
     tp_state *state; /* of the module, which outlives its types */
-    uint64_t life; /* of the process, by the module's count of forks */
+    uint64_t life;   /* of the process, by the module's count of forks */
     uint32_t until_look;
     uint8_t put_is_handoff;
 } tp_send_window;

@@ -24,14 +24,13 @@ int tp_py_stream_ready(tp_py_stream *self) {
 }
 
 static PyObject *stream_new(PyTypeObject *type, PyObject *args, PyObject *kwargs) {
-    static char *names[] = {"inbox", "key", "request_id", "index", "prompt_tokens",
-                            "stops", "kind", NULL};
+    static char *names[] = {"inbox", "key", "request_id", "index", "prompt_tokens", "stops", "kind", NULL};
     PyObject *inbox, *key_object, *request_id, *index = NULL, *stops = NULL;
     unsigned int prompt_tokens = 0;
     unsigned char kind = TP_DELTA;
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "OO!U|O!IO!b", names, &inbox, &PyLong_Type,
-                                     &key_object, &request_id, &PyLong_Type, &index,
-                                     &prompt_tokens, &PyTuple_Type, &stops, &kind)) {
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "OO!U|O!IO!b", names, &inbox, &PyLong_Type, &key_object,
+                                     &request_id, &PyLong_Type, &index, &prompt_tokens, &PyTuple_Type, &stops,
+                                     &kind)) {
         return NULL;
     }
     if (kind > TP_FINAL_ONLY) {
@@ -78,8 +77,8 @@ void tp_py_stream_leave(tp_py_stream *self) {
     }
     PyObject *type, *value, *traceback;
     PyErr_Fetch(&type, &value, &traceback);
-    PyObject *done = PyObject_CallFunction(inbox->on_drop, "KO",
-                                           (unsigned long long)self->stream.key, self->request_id);
+    PyObject *done =
+        PyObject_CallFunction(inbox->on_drop, "KO", (unsigned long long)self->stream.key, self->request_id);
     if (done == NULL) {
         PyErr_WriteUnraisable(inbox->on_drop);
     }
@@ -200,9 +199,7 @@ static PyObject *get_key(tp_py_stream *self, void *Py_UNUSED(closure)) {
 static PyObject *get_request_id(tp_py_stream *self, void *Py_UNUSED(closure)) {
     return Py_NewRef(self->request_id);
 }
-static PyObject *get_index(tp_py_stream *self, void *Py_UNUSED(closure)) {
-    return Py_NewRef(self->index);
-}
+static PyObject *get_index(tp_py_stream *self, void *Py_UNUSED(closure)) { return Py_NewRef(self->index); }
 static PyObject *get_received(tp_py_stream *self, void *Py_UNUSED(closure)) {
     return PyLong_FromUnsignedLong((unsigned long)self->stream.offset + self->stream.len);
 }

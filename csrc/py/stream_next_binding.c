@@ -8,8 +8,7 @@
 #define STREAK 16 /* items without giving way to the loop's other callbacks */
 
 typedef struct stream_next {
-    PyObject_HEAD
-    tp_py_stream *stream;
+    PyObject_HEAD tp_py_stream *stream;
     int parked; /* it is this one that waits */
 } stream_next;
 
@@ -134,9 +133,12 @@ static PyMethodDef next_methods[] = {
 };
 
 static PyType_Slot next_slots[] = {
-    {Py_tp_dealloc, (void *)next_dealloc}, {Py_tp_methods, next_methods},
-    {Py_tp_iter, (void *)PyObject_SelfIter}, {Py_tp_iternext, (void *)next_iternext},
-    {Py_am_await, (void *)PyObject_SelfIter}, {Py_am_send, (void *)next_send},
+    {Py_tp_dealloc, (void *)next_dealloc},
+    {Py_tp_methods, next_methods},
+    {Py_tp_iter, (void *)PyObject_SelfIter},
+    {Py_tp_iternext, (void *)next_iternext},
+    {Py_am_await, (void *)PyObject_SelfIter},
+    {Py_am_send, (void *)next_send},
     {0, NULL},
 };
 

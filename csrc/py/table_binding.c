@@ -8,9 +8,8 @@ PyObject *tp_table_events(const tp_table *t) {
     PyObject *list = PyList_New((Py_ssize_t)t->event_count);
     for (uint32_t i = 0; list != NULL && i < t->event_count; i++) {
         const tp_event *e = &t->events[i];
-        PyObject *tuple =
-            Py_BuildValue("ILLLK", (unsigned int)e->kind, (long long)e->handle, (long long)e->a,
-                          (long long)e->b, (unsigned long long)e->step);
+        PyObject *tuple = Py_BuildValue("ILLLK", (unsigned int)e->kind, (long long)e->handle, (long long)e->a,
+                                        (long long)e->b, (unsigned long long)e->step);
         if (tuple == NULL) {
             Py_CLEAR(list);
         } else {
@@ -43,19 +42,17 @@ int tp_ints(PyObject *sequence, int32_t **values, uint32_t *count) {
 }
 
 static PyObject *table_new(PyTypeObject *type, PyObject *args, PyObject *kwargs) {
-    static char *names[] = {"processor", "ranks",      "slots",       "vocab_size",
-                            "eos_token_ids", "park_bytes", "merge_bytes", "vocab", NULL};
+    static char *names[] = {"processor",  "ranks",       "slots", "vocab_size", "eos_token_ids",
+                            "park_bytes", "merge_bytes", "vocab", NULL};
     unsigned int processor, slots;
     long long vocab_size;
     unsigned long long park_bytes, merge_bytes;
     PyObject *ranks, *eos, *vocab = Py_None;
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "IOILOKK|O:Table", names, &processor, &ranks,
-                                     &slots, &vocab_size, &eos, &park_bytes, &merge_bytes,
-                                     &vocab)) {
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "IOILOKK|O:Table", names, &processor, &ranks, &slots,
+                                     &vocab_size, &eos, &park_bytes, &merge_bytes, &vocab)) {
         return NULL;
     }
-    if (slots < 1 || slots > 1u << TP_SLOT_BITS || vocab_size < 1 ||
-        vocab_size > (long long)INT32_MAX + 1) {
+    if (slots < 1 || slots > 1u << TP_SLOT_BITS || vocab_size < 1 || vocab_size > (long long)INT32_MAX + 1) {
         return PyErr_Format(PyExc_ValueError, "%u slots, a vocabulary of %lld: out of range", slots,
                             vocab_size);
     }
@@ -139,8 +136,7 @@ static PyObject *table_dirty_clients(PyObject *self, PyObject *none) {
     PyObject *list = PyList_New(0);
     for (uint32_t i = 0; list != NULL && i < t->client_count; i++) {
         PyObject *index = t->clients[i].dirty_count > 0 ? PyLong_FromUnsignedLong(i) : NULL;
-        if ((index == NULL && PyErr_Occurred()) ||
-            (index != NULL && PyList_Append(list, index) < 0)) {
+        if ((index == NULL && PyErr_Occurred()) || (index != NULL && PyList_Append(list, index) < 0)) {
             Py_CLEAR(list);
         }
         Py_XDECREF(index);
@@ -150,8 +146,7 @@ static PyObject *table_dirty_clients(PyObject *self, PyObject *none) {
 
 static PyObject *table_unsent_bytes(PyObject *self, PyObject *arg) {
     const tp_client *c = client_arg(self, arg);
-    return PyErr_Occurred() ? NULL
-                            : PyLong_FromUnsignedLongLong(c == NULL ? 0 : tp_client_bytes(c));
+    return PyErr_Occurred() ? NULL : PyLong_FromUnsignedLongLong(c == NULL ? 0 : tp_client_bytes(c));
 }
 
 static PyObject *table_urgent(PyObject *self, PyObject *arg) {
@@ -161,8 +156,7 @@ static PyObject *table_urgent(PyObject *self, PyObject *arg) {
 
 static tp_rank *rank_arg(PyObject *self, PyObject *arg) {
     const unsigned long dp = PyLong_AsUnsignedLong(arg);
-    tp_rank *rank = PyErr_Occurred() ? NULL
-                                     : tp_table_rank(&((TableObject *)self)->table, (uint32_t)dp);
+    tp_rank *rank = PyErr_Occurred() ? NULL : tp_table_rank(&((TableObject *)self)->table, (uint32_t)dp);
     if (rank == NULL && !PyErr_Occurred()) {
         PyErr_Format(PyExc_KeyError, "no rank %lu", dp);
     }
@@ -198,12 +192,12 @@ static PyObject *table_counters(PyObject *self, PyObject *none) {
     (void)none;
     const tp_table *t = &((TableObject *)self)->table;
     const tp_table_counters *c = &t->counters;
-    return Py_BuildValue(
-        "{s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:I,s:K,s:K,s:L,s:L}", "frames", c->frames, "rows",
-        c->rows, "tokens", c->tokens, "stale", c->stale, "overrun", c->overrun, "repeated",
-        c->repeated, "parked", c->parked, "park_lost", c->park_lost, "bad_rows", c->bad_rows,
-        "gaps", c->gaps, "bindings", t->live, "parked_bindings", t->parked_now, "parked_bytes",
-        t->park_used, "stale_handle", c->stale_handle, "park_lost_handle", c->park_lost_handle);
+    return Py_BuildValue("{s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:I,s:K,s:K,s:L,s:L}", "frames", c->frames,
+                         "rows", c->rows, "tokens", c->tokens, "stale", c->stale, "overrun", c->overrun,
+                         "repeated", c->repeated, "parked", c->parked, "park_lost", c->park_lost, "bad_rows",
+                         c->bad_rows, "gaps", c->gaps, "bindings", t->live, "parked_bindings", t->parked_now,
+                         "parked_bytes", t->park_used, "stale_handle", c->stale_handle, "park_lost_handle",
+                         c->park_lost_handle);
 }
 
 static PyMethodDef methods[] = {

@@ -3,12 +3,11 @@
 #define TP_TABLE_BINDING_H
 
 #include "py/core.h"
-#include "table/table.h"
 #include "py/text_binding.h"
+#include "table/table.h"
 
 typedef struct {
-    PyObject_HEAD
-    tp_table table;
+    PyObject_HEAD tp_table table;
     tp_state *state;
     PyObject *vocab; /* whose table it reads; None without text */
 } TableObject;

@@ -35,9 +35,9 @@ PyObject *tp_table_py_bind(PyObject *self, PyObject *args) {
     unsigned int client, max_tokens, min_tokens, pace = 1, pace_ms = 0, cached = 0;
     int ignore_eos, prefill;
     PyObject *stops, *outputs, *text = Py_None;
-    if (!PyArg_ParseTuple(args, "LKIIIpOOp|OIIIK:bind", &handle, &key, &client, &max_tokens,
-                          &min_tokens, &ignore_eos, &stops, &outputs, &prefill, &text, &pace,
-                          &pace_ms, &cached, &annex_offset)) {
+    if (!PyArg_ParseTuple(args, "LKIIIpOOp|OIIIK:bind", &handle, &key, &client, &max_tokens, &min_tokens,
+                          &ignore_eos, &stops, &outputs, &prefill, &text, &pace, &pace_ms, &cached,
+                          &annex_offset)) {
         return NULL;
     }
     tp_table *t = table_of(self);
@@ -190,9 +190,9 @@ PyObject *tp_table_py_text_tail(PyObject *self, PyObject *arg) {
 PyObject *tp_table_py_annex_offset(PyObject *self, PyObject *arg) {
     const tp_binding *b = find_arg(self, arg);
     const tp_annex *annex = b == NULL ? NULL : b->annex;
-    return b == NULL ? NULL
-                     : PyLong_FromUnsignedLongLong(annex == NULL ? b->annex_offset
-                                                                 : annex->offset + annex->ready);
+    return b == NULL
+               ? NULL
+               : PyLong_FromUnsignedLongLong(annex == NULL ? b->annex_offset : annex->offset + annex->ready);
 }
 
 PyObject *tp_table_py_release(PyObject *self, PyObject *arg) {

@@ -10,8 +10,7 @@ PyObject *tp_table_py_feed(PyObject *self, PyObject *args) {
     }
     tp_result result = tp_table_feed(&table->table, dp, tp, frame.buf, (size_t)frame.len);
     PyBuffer_Release(&frame);
-    return result == TP_OK ? tp_table_events(&table->table)
-                           : tp_raise(table->state, result, "StepFrame");
+    return result == TP_OK ? tp_table_events(&table->table) : tp_raise(table->state, result, "StepFrame");
 }
 
 /* Feeds the next frames of a list, one at least; 0: that is none it can take. */
@@ -23,8 +22,7 @@ static uint32_t feed_some(tp_table *t, unsigned int dp, PyObject *list, Py_ssize
         if (!PyBytes_CheckExact(frame)) {
             break;
         }
-        frames[n] = (tp_bytes){(const uint8_t *)PyBytes_AS_STRING(frame),
-                               (size_t)PyBytes_GET_SIZE(frame)};
+        frames[n] = (tp_bytes){(const uint8_t *)PyBytes_AS_STRING(frame), (size_t)PyBytes_GET_SIZE(frame)};
     }
     const uint32_t fed = n == 0 ? 0 : tp_table_feed_run(t, dp, frames, n);
     if (fed > 0 || n == 0) {

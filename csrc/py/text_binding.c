@@ -1,18 +1,16 @@
 /* Text: the text of one sequence, for those who have tokens and no pipeline. */
-#include "py/table_binding.h"
 #include "py/text_binding.h"
+#include "py/table_binding.h"
 
 typedef struct {
-    PyObject_HEAD
-    tp_text *text;
+    PyObject_HEAD tp_text *text;
     PyObject *vocab;
 } TextObject;
 
 static PyObject *text_new(PyTypeObject *type, PyObject *args, PyObject *kwargs) {
     static char *names[] = {"vocab", "wish", NULL};
     PyObject *vocab, *tuple;
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "OO!:Text", names, &vocab, &PyTuple_Type,
-                                     &tuple)) {
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "OO!:Text", names, &vocab, &PyTuple_Type, &tuple)) {
         return NULL;
     }
     const tp_vocab *words = tp_py_vocab(vocab);

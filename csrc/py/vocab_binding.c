@@ -13,8 +13,9 @@ static void *checked(PyObject *made, void *context) {
 
 static void *foreign_begin(void *context, int skip_special, int spaces) {
     PyObject *factory = ((VocabObject *)context)->factory;
-    return checked(PyObject_CallFunction(factory, "NN", PyBool_FromLong(skip_special),
-                                         PyBool_FromLong(spaces)), context);
+    return checked(
+        PyObject_CallFunction(factory, "NN", PyBool_FromLong(skip_special), PyBool_FromLong(spaces)),
+        context);
 }
 
 static void *foreign_copy(void *context, void *stream) {
@@ -26,8 +27,7 @@ static void foreign_drop(void *context, void *stream) {
     Py_DECREF((PyObject *)stream);
 }
 
-static int foreign_step(void *context, void *stream, int32_t token, const char **text,
-                        size_t *size) {
+static int foreign_step(void *context, void *stream, int32_t token, const char **text, size_t *size) {
     VocabObject *self = context;
     PyObject *made = token < 0 ? PyObject_CallMethod(stream, "end", NULL)
                                : PyObject_CallMethod(stream, "step", "i", token);
@@ -85,16 +85,15 @@ static int read_form(PyObject *form, uint32_t *count, tp_words *words) {
 }
 
 static PyObject *vocab_new(PyTypeObject *type, PyObject *args, PyObject *kwargs) {
-    static char *names[] = {"words", "flags", "bytewise", "strip", "first", "raw",
-                            "foreign", NULL};
+    static char *names[] = {"words", "flags", "bytewise", "strip", "first", "raw", "foreign", NULL};
     PyObject *forms[3] = {NULL, NULL, NULL}, *factory = NULL;
     const char *flags;
     Py_ssize_t flag_count;
     int bytewise;
     unsigned char strip;
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O!y#pb|O!O!O:Vocab", names, &PyTuple_Type,
-                                     &forms[0], &flags, &flag_count, &bytewise, &strip,
-                                     &PyTuple_Type, &forms[1], &PyTuple_Type, &forms[2], &factory)) {
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O!y#pb|O!O!O:Vocab", names, &PyTuple_Type, &forms[0],
+                                     &flags, &flag_count, &bytewise, &strip, &PyTuple_Type, &forms[1],
+                                     &PyTuple_Type, &forms[2], &factory)) {
         return NULL;
     }
     tp_words words[3] = {{NULL, NULL, 0}, {NULL, NULL, 0}, {NULL, NULL, 0}};
@@ -112,10 +111,9 @@ static PyObject *vocab_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
         self = (VocabObject *)type->tp_alloc(type, 0);
     }
     if (self != NULL) {
-        const tp_result result =
-            tp_vocab_init(&self->vocab, count, (const uint8_t *)flags, &words[0],
-                          forms[1] == NULL ? NULL : &words[1], forms[2] == NULL ? NULL : &words[2],
-                          (uint8_t)bytewise, strip);
+        const tp_result result = tp_vocab_init(&self->vocab, count, (const uint8_t *)flags, &words[0],
+                                               forms[1] == NULL ? NULL : &words[1],
+                                               forms[2] == NULL ? NULL : &words[2], (uint8_t)bytewise, strip);
         if (result == TP_E_MEMORY) {
             PyErr_NoMemory();
         } else if (result != TP_OK) {
@@ -180,8 +178,8 @@ int tp_py_wish_read(PyObject *tuple, tp_py_wish *w) {
     int skip, spaces, include, cut;
     PyObject *stops, *prompt;
     memset(w, 0, sizeof *w);
-    if (!PyArg_ParseTuple(tuple, "pppO!Op:text", &skip, &spaces, &include, &PyTuple_Type, &stops,
-                          &prompt, &cut) ||
+    if (!PyArg_ParseTuple(tuple, "pppO!Op:text", &skip, &spaces, &include, &PyTuple_Type, &stops, &prompt,
+                          &cut) ||
         read_stops(stops, w) < 0 || tp_ints(prompt, &w->prompt, &w->wish.prompt_count) < 0) {
         tp_py_wish_free(w);
         return -1;

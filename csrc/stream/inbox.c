@@ -71,8 +71,7 @@ static int take_annex(tp_stream *stream, const beside *annex, tp_result *result)
     }
     const uint64_t known = have - annex->offset;
     if (known < annex->size) {
-        *result =
-            tp_stream_append_annex(stream, annex->bytes + known, annex->size - (uint32_t)known);
+        *result = tp_stream_append_annex(stream, annex->bytes + known, annex->size - (uint32_t)known);
     }
     return 1;
 }
@@ -138,8 +137,8 @@ static tp_result apply(tp_inbox *inbox, tp_stream *stream, row *row) {
     }
     if (row->finish != TP_FINISH_NONE) {
         stream->cached = row->cached;
-        tp_stream_end(stream, row->finish < TP_FINISH_END ? row->finish : TP_FINISH_ERROR,
-                      row->stop_reason, row->stop_string, row->error, row->error_len);
+        tp_stream_end(stream, row->finish < TP_FINISH_END ? row->finish : TP_FINISH_ERROR, row->stop_reason,
+                      row->stop_string, row->error, row->error_len);
         tp_inbox_remove(inbox, stream);
         note(inbox, stream, TP_NOTE_ENDED, 0);
     }
@@ -151,11 +150,10 @@ static tp_result apply(tp_inbox *inbox, tp_stream *stream, row *row) {
 
 /* The annexes of row i, which begin `at` bytes behind those of the first; 0: it has none. */
 static int find_annex(const tp_output_view *view, uint32_t i, size_t at, beside *annex) {
-    *annex = (beside){.bytes = view->annex + at,
-                      .size = tp_load_u32(view->annex_len + 4 * (size_t)i),
-                      .offset = view->annex_offset == NULL
-                                    ? 0
-                                    : tp_load_u64(view->annex_offset + 8 * (size_t)i)};
+    *annex =
+        (beside){.bytes = view->annex + at,
+                 .size = tp_load_u32(view->annex_len + 4 * (size_t)i),
+                 .offset = view->annex_offset == NULL ? 0 : tp_load_u64(view->annex_offset + 8 * (size_t)i)};
     return annex->size > 0;
 }
 
@@ -172,8 +170,7 @@ tp_result tp_inbox_feed(tp_inbox *inbox, const tp_output_view *view) {
     for (uint32_t i = 0; i < view->rows; i++) {
         uint32_t count = view->counts == NULL ? 1 : tp_load_u32(view->counts + 4 * (size_t)i);
         int32_t k = view->lp_k == NULL ? -1 : tp_load_i32(view->lp_k + 4 * (size_t)i);
-        uint32_t letters =
-            view->error_len == NULL ? 0 : tp_load_u16(view->error_len + 2 * (size_t)i);
+        uint32_t letters = view->error_len == NULL ? 0 : tp_load_u16(view->error_len + 2 * (size_t)i);
         uint32_t text_len = view->text_len == NULL ? 0 : tp_load_u32(view->text_len + 4 * (size_t)i);
         tp_stream *stream = tp_inbox_find(inbox, tp_load_u64(view->keys + 8 * (size_t)i));
         if (stream == NULL) {
@@ -206,9 +203,8 @@ tp_result tp_inbox_feed(tp_inbox *inbox, const tp_output_view *view) {
             }
             if (text_len > 0) {
                 row.text = view->text + text;
-                row.text_offset = view->text_offset == NULL
-                                      ? 0
-                                      : tp_load_u32(view->text_offset + 4 * (size_t)i);
+                row.text_offset =
+                    view->text_offset == NULL ? 0 : tp_load_u32(view->text_offset + 4 * (size_t)i);
             }
             beside part;
             if (view->annex_bytes > 0 && find_annex(view, i, annex, &part)) {

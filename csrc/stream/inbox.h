@@ -6,8 +6,8 @@
 #ifndef TP_INBOX_H
 #define TP_INBOX_H
 
-#include "wire/frame.h"
 #include "stream/stream.h"
+#include "wire/frame.h"
 
 enum tp_note_kind {
     TP_NOTE_ENDED = 0, /* its final row was applied; the inbox no longer knows it */

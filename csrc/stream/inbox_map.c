@@ -45,8 +45,7 @@ static tp_result resize(tp_inbox *inbox, uint32_t size) {
 }
 
 tp_result tp_inbox_add(tp_inbox *inbox, tp_stream *stream) {
-    if ((uint64_t)(inbox->used + 1) * 2 > inbox->mask &&
-        resize(inbox, (inbox->mask + 1) * 2) != TP_OK) {
+    if ((uint64_t)(inbox->used + 1) * 2 > inbox->mask && resize(inbox, (inbox->mask + 1) * 2) != TP_OK) {
         return TP_E_MEMORY;
     }
     place(inbox, stream);
@@ -66,8 +65,7 @@ void tp_inbox_remove(tp_inbox *inbox, tp_stream *stream) {
         hole = (hole + 1) & inbox->mask;
     }
     /* Close the hole: whoever probed past it moves back into it. */
-    for (uint32_t i = (hole + 1) & inbox->mask; inbox->slots[i] != NULL;
-         i = (i + 1) & inbox->mask) {
+    for (uint32_t i = (hole + 1) & inbox->mask; inbox->slots[i] != NULL; i = (i + 1) & inbox->mask) {
         uint32_t home = tp_inbox_home(inbox, inbox->slots[i]->key);
         if (((i - home) & inbox->mask) >= ((i - hole) & inbox->mask)) {
             inbox->slots[hole] = inbox->slots[i];

@@ -132,8 +132,7 @@ tp_result tp_stream_append(tp_stream *stream, const tp_piece *piece) {
         return TP_OK;
     }
     size_t entries = piece->k < 0 ? 0 : ((size_t)piece->k + 1) * count;
-    if (!room_for_tokens(stream, count) ||
-        (entries > 0 && stream->lp_k == NULL && !begin_logprobs(stream)) ||
+    if (!room_for_tokens(stream, count) || (entries > 0 && stream->lp_k == NULL && !begin_logprobs(stream)) ||
         (entries > 0 && !room_for_entries(stream, entries))) {
         return TP_E_MEMORY;
     }

@@ -31,13 +31,13 @@ typedef struct tp_stream {
     int32_t stop_reason, stop_string;
     uint32_t cached; /* prompt tokens that a cache had */
     uint32_t error_len;
-    char *error;       /* UTF-8, not terminated; NULL if none */
-    struct tp_waiting *annex; /* NULL until some came */
+    char *error;                /* UTF-8, not terminated; NULL if none */
+    struct tp_waiting *annex;   /* NULL until some came */
     uint32_t shown, text_shown; /* cumulative: how much of it the last item had */
     uint8_t kind;
-    uint8_t finish;    /* enum tp_finish */
-    uint8_t told;      /* the end was handed out */
-    uint8_t listed;    /* an inbox knows it */
+    uint8_t finish; /* enum tp_finish */
+    uint8_t told;   /* the end was handed out */
+    uint8_t listed; /* an inbox knows it */
 } tp_stream;
 
 /* Tokens of one row, unaligned as they lie in a frame. */

@@ -44,7 +44,7 @@ void tp_binding_free_output(tp_binding *b) {
     tp_annex_free(b->annex);
     b->text = NULL;
     b->annex = NULL;
-    b->flags &= (uint16_t) ~(TP_B_TEXT | TP_B_ANNEX);
+    b->flags &= (uint16_t)~(TP_B_TEXT | TP_B_ANNEX);
 }
 
 static void free_owned(tp_binding *b) {

@@ -5,17 +5,17 @@
 #define TP_TABLE_H
 
 #include "table/annex.h"
-#include "wire/frame.h"
 #include "table/table_basis.h"
 #include "table/table_space.h"
 #include "text/text.h"
+#include "wire/frame.h"
 
 #define TP_NO_CLIENT UINT16_MAX
 #define TP_MAX_ERROR 1024 /* bytes of an error text that travel with a final row */
 
 enum tp_binding_state {
-    TP_GONE = 0,       /* no such binding (any more) */
-    TP_PARKED = 1,     /* rows came, its bind did not yet */
+    TP_GONE = 0,   /* no such binding (any more) */
+    TP_PARKED = 1, /* rows came, its bind did not yet */
     TP_RUNNING = 2,
     TP_PREEMPTING = 3, /* still takes rows */
     TP_ABORTING = 4,   /* has its outcome; waits to be drained */
@@ -26,7 +26,7 @@ enum tp_event_kind {
     TP_EV_FINISHED = 1,  /* a: enum tp_finish, b: stop reason or -1 */
     TP_EV_ROW_ERROR = 2, /* a: enum tp_row_error, b: the offending value */
     TP_EV_DRAINED = 3,
-    TP_EV_GAP = 4,       /* a: position expected, b: position found */
+    TP_EV_GAP = 4, /* a: position expected, b: position found */
     TP_EV_PREFILLED = 5,
     TP_EV_PARKED = 6,    /* first row of a handle that is not bound */
     TP_EV_PARK_LOST = 7, /* at bind: its rows were not kept */
@@ -57,9 +57,9 @@ typedef struct tp_event {
 } tp_event;
 
 enum tp_binding_flag {
-    TP_B_DIRTY = 1,     /* in its client's list */
-    TP_B_URGENT = 2,    /* what is unsent holds up an outcome */
-    TP_B_HOLD = 4,      /* tell the caller when all is sent */
+    TP_B_DIRTY = 1,  /* in its client's list */
+    TP_B_URGENT = 2, /* what is unsent holds up an outcome */
+    TP_B_HOLD = 4,   /* tell the caller when all is sent */
     TP_B_DRAINED = 8,
     TP_B_PREFILL = 16,
     TP_B_LOGPROBS = 32, /* tail holds one entry per unsent token */
@@ -70,9 +70,8 @@ enum tp_binding_flag {
     TP_B_ANNEX = 1024,  /* annex holds something that is not sent */
     TP_B_IN_RUN = 2048  /* only while a run of frames is taken: a row of it has this binding */
 };
-#define TP_B_SLOW                                                                                  \
-    (TP_B_DRAINED | TP_B_PREFILL | TP_B_LOGPROBS | TP_B_MUTED | TP_B_LOST | TP_B_PACED |       \
-     TP_B_ANNEX)
+#define TP_B_SLOW \
+    (TP_B_DRAINED | TP_B_PREFILL | TP_B_LOGPROBS | TP_B_MUTED | TP_B_LOST | TP_B_PACED | TP_B_ANNEX)
 
 /* Logprobs of the unsent tokens of one binding, in their order. */
 typedef struct tp_tail {
@@ -96,9 +95,9 @@ typedef struct tp_binding {
 
     /* ---- rarely read ---- */
     struct tp_binding *older; /* next in its slot, or in the pool */
-    int32_t *stop_ids; /* its own, and the model's EOS ids unless they are ignored */
+    int32_t *stop_ids;        /* its own, and the model's EOS ids unless they are ignored */
     tp_tail *tail;
-    tp_text *text; /* NULL: none is wanted, or it ended and is sent */
+    tp_text *text;   /* NULL: none is wanted, or it ended and is sent */
     tp_annex *annex; /* NULL: none came */
     char *error;
     uint64_t park_step; /* step, cause and value of what ended it while parked */
@@ -153,7 +152,7 @@ typedef struct tp_table {
     tp_client *clients;
     uint32_t client_count;
     uint64_t park_limit, park_used, merge_limit;
-    uint64_t release_ns; /* when the first binding that waits for the time is due; 0: none */
+    uint64_t release_ns;               /* when the first binding that waits for the time is due; 0: none */
     uint64_t parked_now, parked_limit; /* bindings */
     tp_binding *pool;
     void **slabs;
@@ -179,7 +178,7 @@ tp_rank *tp_table_rank(const tp_table *t, uint32_t dp);
 tp_slot *tp_table_slot(const tp_table *t, int64_t handle); /* NULL: no such place */
 tp_binding *tp_table_find(const tp_table *t, int64_t handle);
 tp_binding *tp_binding_new(tp_table *t, tp_slot *slot, int64_t handle); /* linked; NULL: no memory */
-tp_result tp_binding_grow(tp_binding *b, uint64_t tokens); /* room for that many in all */
+tp_result tp_binding_grow(tp_binding *b, uint64_t tokens);              /* room for that many in all */
 void tp_binding_free_output(tp_binding *b);
 void tp_table_drop(tp_table *t, tp_binding *b); /* what is unsent stays with its client */
 void tp_binding_recycle(tp_table *t, tp_binding *b);
@@ -233,8 +232,8 @@ typedef struct tp_row {
     const uint8_t *token_ids, *lp_ids, *lp_values, *lp_ranks; /* unaligned, at this row's first */
     const uint8_t *annex;
     uint32_t count, position, skipped, annex_size; /* skipped: tokens cut off its front */
-    int32_t k; /* -1: no logprobs */
-    uint8_t status, again; /* again: its step was fed before */
+    int32_t k;                                     /* -1: no logprobs */
+    uint8_t status, again;                         /* again: its step was fed before */
 } tp_row;
 
 /* Where tokens[0..n) end a request; they follow the b->total tokens it has. */
@@ -299,13 +298,13 @@ static inline void tp_annex_charge(tp_client *c, tp_annex *annex) {
 tp_result tp_tail_add(tp_binding *b, const tp_row *row, uint32_t n); /* b->total: before them */
 void tp_tail_free(tp_binding *b);
 uint32_t tp_tail_entries(const tp_tail *tail, uint32_t from, uint32_t to);
-uint32_t tp_tail_scored(const tp_tail *tail);                /* tokens that have logprobs */
-void tp_tail_cut(tp_tail *tail, uint32_t keep);              /* keeps the first tokens */
+uint32_t tp_tail_scored(const tp_tail *tail);                         /* tokens that have logprobs */
+void tp_tail_cut(tp_tail *tail, uint32_t keep);                       /* keeps the first tokens */
 void tp_tail_shift(tp_tail *tail, uint32_t tokens, uint32_t entries); /* forgets the first */
 
 /* ---- table_client.c, table_flush.c: what clients get ---- */
-#define TP_ROW_BYTES 24u /* of an OutputFrame, at most, beside its tokens */
-#define TP_TEXT_BYTES 12u /* more where frames have text */
+#define TP_ROW_BYTES   24u /* of an OutputFrame, at most, beside its tokens */
+#define TP_TEXT_BYTES  12u /* more where frames have text */
 #define TP_ANNEX_BYTES 12u /* more for a row with annexes */
 
 tp_result tp_client_open(tp_table *t, uint32_t client);
@@ -319,8 +318,8 @@ tp_result tp_client_close(tp_table *t, uint32_t client);
 tp_result tp_client_shed(tp_table *t, uint32_t client, const char *text, size_t size);
 
 static inline uint64_t tp_client_bytes(const tp_client *c) {
-    return (uint64_t)c->dirty_count * TP_ROW_BYTES + c->tokens * 4 + c->lp_entries * 8 +
-           c->lp_tokens * 4 + c->error_bytes + c->text_bytes + c->annex_bytes;
+    return (uint64_t)c->dirty_count * TP_ROW_BYTES + c->tokens * 4 + c->lp_entries * 8 + c->lp_tokens * 4 +
+           c->error_bytes + c->text_bytes + c->annex_bytes;
 }
 
 /* Puts b on its client's list; never fails, tp_client_reserve made room at bind. */

@@ -12,8 +12,8 @@ typedef struct tp_basis {
     int64_t *handles;
     uint32_t *position;
     struct tp_binding **bindings; /* where a run found them, or NULL; not to be trusted without a look */
-    uint32_t rows, capacity; /* rows 0: nothing to go on from */
-    int mixed; /* a run of them failed: some row is not plain, and will not be soon */
+    uint32_t rows, capacity;      /* rows 0: nothing to go on from */
+    int mixed;                    /* a run of them failed: some row is not plain, and will not be soon */
 } tp_basis;
 
 /* Gives a frame that continues the rows it means; TP_E_BASIS where it does not follow the basis. */

@@ -117,8 +117,7 @@ static tp_result allocate(const tp_table *t, const tp_bind *bind, const tp_bindi
         memcpy(f->stop_ids + bind->stop_count, t->eos, eos_count * sizeof *f->stop_ids);
     }
     if (parked != NULL && parked->total > 0) {
-        memcpy(f->tokens + bind->output_count, parked->tokens,
-               parked->total * sizeof *f->tokens);
+        memcpy(f->tokens + bind->output_count, parked->tokens, parked->total * sizeof *f->tokens);
     }
     return TP_OK;
 }

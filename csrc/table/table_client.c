@@ -83,8 +83,7 @@ void tp_table_release(tp_table *t, uint64_t now_ns) {
 }
 
 /* Calls what for every binding that belongs to the client, those without a slot included. */
-static void each(tp_table *t, uint32_t client,
-                 void (*what)(tp_table *, tp_binding *, void *), void *with) {
+static void each(tp_table *t, uint32_t client, void (*what)(tp_table *, tp_binding *, void *), void *with) {
     for (uint32_t r = 0; r < t->rank_count; r++) {
         for (uint32_t s = 0; s < t->slots; s++) {
             for (tp_binding *b = t->ranks[r].slots[s].newest; b != NULL; b = b->older) {
@@ -107,7 +106,7 @@ static void mute(tp_table *t, tp_binding *b, void *with) {
     if (b->flags & TP_B_HOLD) {
         tp_table_event(t, TP_EV_SENT, b->handle, 0, 0, 0);
     }
-    b->flags &= (uint16_t) ~(TP_B_HOLD | TP_B_URGENT | TP_B_DIRTY);
+    b->flags &= (uint16_t)~(TP_B_HOLD | TP_B_URGENT | TP_B_DIRTY);
     b->flags |= TP_B_MUTED;
     b->sent = b->total;
     tp_tail_free(b);

@@ -58,12 +58,10 @@ static inline const uint8_t *skip(const uint8_t *p, uint64_t values) {
     return p == NULL ? NULL : p + values * 4;
 }
 
-static inline int is_plain(const tp_table *t, const tp_binding *b, uint32_t position,
-                           int32_t token) {
+static inline int is_plain(const tp_table *t, const tp_binding *b, uint32_t position, int32_t token) {
     return (b->state == TP_RUNNING || b->state == TP_PREEMPTING) && !(b->flags & TP_B_SLOW) &&
-           position == b->total - b->base && b->total < b->capacity &&
-           b->total + 1 < b->max_tokens && (uint32_t)token < t->vocab_size &&
-           !((b->stop_mask >> ((uint32_t)token & 63)) & 1);
+           position == b->total - b->base && b->total < b->capacity && b->total + 1 < b->max_tokens &&
+           (uint32_t)token < t->vocab_size && !((b->stop_mask >> ((uint32_t)token & 63)) & 1);
 }
 
 /* Takes the one token of a row that is plain, text included; 0: it is not, and nothing happened. */
@@ -86,8 +84,7 @@ WITH_AND_WITHOUT int take_plain(tp_table *t, tp_binding *b, uint32_t position, i
     return 1;
 }
 
-WITH_AND_WITHOUT void feed_rows(tp_table *t, tp_rank *rank, const tp_step_view *v, int again,
-                                int text) {
+WITH_AND_WITHOUT void feed_rows(tp_table *t, tp_rank *rank, const tp_step_view *v, int again, int text) {
     cursor at = {v->token_ids, v->lp_ids, v->lp_values, v->lp_ranks};
     const uint8_t *annex = v->annex;
     block found;
@@ -117,9 +114,8 @@ WITH_AND_WITHOUT void feed_rows(tp_table *t, tp_rank *rank, const tp_step_view *
             size = tp_load_u32(v->annex_len + (size_t)i * 4);
             annex += size;
         }
-        if (b != NULL && b->handle == handle && count == 1 && status == TP_ROW_OK && k < 0 &&
-            size == 0 && !again &&
-            take_plain(t, b, position, tp_load_i32(here.token_ids), v->mono_ns, text)) {
+        if (b != NULL && b->handle == handle && count == 1 && status == TP_ROW_OK && k < 0 && size == 0 &&
+            !again && take_plain(t, b, position, tp_load_i32(here.token_ids), v->mono_ns, text)) {
             plain++;
             continue;
         }

@@ -129,7 +129,7 @@ static void settle(tp_table *t, tp_client *c, tp_binding *b) {
     if (b->flags & TP_B_HOLD) {
         tp_table_event(t, TP_EV_SENT, b->handle, 0, 0, 0);
     }
-    b->flags &= (uint16_t) ~(TP_B_DIRTY | TP_B_URGENT | TP_B_HOLD | TP_B_LOGPROBS);
+    b->flags &= (uint16_t)~(TP_B_DIRTY | TP_B_URGENT | TP_B_HOLD | TP_B_LOGPROBS);
     if (b->state == TP_GONE) {
         tp_binding_recycle(t, b);
     } else if (b->finish != TP_FINISH_NONE) {
@@ -185,11 +185,9 @@ tp_result tp_table_flush(tp_table *t, uint32_t client, uint64_t max_bytes, int u
     const uint64_t most_tokens = p.limit / 4 + 2;
     p.most = runs < most_rows ? runs : most_rows;
     if (tp_table_reserve_events(t, c->urgent) != TP_OK ||
-        tp_space_reserve(p.s, p.most, c->tokens < most_tokens ? c->tokens : most_tokens,
-                         c->lp_entries, c->error_bytes,
-                         (c->text_bytes < p.limit ? c->text_bytes : p.limit) + TP_WORD_SHORT,
-                         c->annex_bytes < p.limit ? c->annex_bytes : p.limit + LEAST_ANNEX) !=
-            TP_OK) {
+        tp_space_reserve(p.s, p.most, c->tokens < most_tokens ? c->tokens : most_tokens, c->lp_entries,
+                         c->error_bytes, (c->text_bytes < p.limit ? c->text_bytes : p.limit) + TP_WORD_SHORT,
+                         c->annex_bytes < p.limit ? c->annex_bytes : p.limit + LEAST_ANNEX) != TP_OK) {
         return TP_E_MEMORY;
     }
     put_all(t, &p, urgent_only);

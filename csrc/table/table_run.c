@@ -17,10 +17,9 @@ static void collect(const tp_rank *rank, const tp_bytes *frames, uint32_t n, run
     while (r->frames < n && r->frames < TP_RUN_MOST) {
         tp_step_view v;
         const uint32_t at = r->frames;
-        if (tp_step_parse(frames[at].data, frames[at].size, &v) != TP_OK || v.dp != rank->dp ||
-            v.tp != 0 || v.step <= step || !v.continues ||
-            !tp_basis_leads_to(&rank->basis, at, &v) || v.counts != NULL || v.status != NULL ||
-            v.lp_k != NULL || v.annex_bytes > 0) {
+        if (tp_step_parse(frames[at].data, frames[at].size, &v) != TP_OK || v.dp != rank->dp || v.tp != 0 ||
+            v.step <= step || !v.continues || !tp_basis_leads_to(&rank->basis, at, &v) || v.counts != NULL ||
+            v.status != NULL || v.lp_k != NULL || v.annex_bytes > 0) {
             return;
         }
         r->token_ids[at] = v.token_ids;
@@ -65,14 +64,12 @@ static tp_binding *find(const tp_table *t, const tp_rank *rank, uint32_t row) {
     tp_binding *b = basis->bindings[row]; /* of the last run; since then it may be another one's */
     if (b == NULL || b->handle != handle) {
         const uint32_t at = TP_HANDLE_SLOT(handle);
-        b = handle > 0 && TP_HANDLE_DP(handle) == rank->dp && at < t->slots ? rank->slots[at].newest
-                                                                            : NULL;
+        b = handle > 0 && TP_HANDLE_DP(handle) == rank->dp && at < t->slots ? rank->slots[at].newest : NULL;
         basis->bindings[row] = b;
     }
-    const int open = b != NULL && b->handle == handle &&
-                     (b->state == TP_RUNNING || b->state == TP_PREEMPTING) &&
-                     !(b->flags & (TP_B_SLOW | TP_B_TEXT | TP_B_IN_RUN)) &&
-                     basis->position[row] == b->total - b->base;
+    const int open =
+        b != NULL && b->handle == handle && (b->state == TP_RUNNING || b->state == TP_PREEMPTING) &&
+        !(b->flags & (TP_B_SLOW | TP_B_TEXT | TP_B_IN_RUN)) && basis->position[row] == b->total - b->base;
     return open ? b : NULL;
 }
 
@@ -83,8 +80,7 @@ static uint32_t write_rows(tp_table *t, const tp_rank *rank, const run *r, uint3
     uint32_t n = r->frames;
     for (*rows = 0; *rows < basis->rows && n > 0; ++*rows) {
         tp_binding *b = find(t, rank, *rows);
-        if (b == NULL || b->total >= b->max_tokens ||
-            tp_binding_grow(b, (uint64_t)b->total + n) != TP_OK) {
+        if (b == NULL || b->total >= b->max_tokens || tp_binding_grow(b, (uint64_t)b->total + n) != TP_OK) {
             return 0;
         }
         const uint32_t left = b->max_tokens - b->total - 1; /* the last one is not plain */

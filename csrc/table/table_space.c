@@ -5,10 +5,10 @@
 #include "table/table_space.h"
 
 void tp_space_free(tp_space *s) {
-    void *arrays[] = {s->keys,   s->counts,   s->offsets, s->token_ids, s->stop_reason, s->lp_k,
-                      s->lp_ids, s->lp_ranks, s->finish,  s->error,     s->lp_values,   s->error_len,
-                      s->text,   s->text_len, s->text_offset, s->stop_string,
-                      s->cached, s->annex, s->annex_len, s->annex_offset};
+    void *arrays[] = {s->keys,        s->counts,    s->offsets,  s->token_ids, s->stop_reason,
+                      s->lp_k,        s->lp_ids,    s->lp_ranks, s->finish,    s->error,
+                      s->lp_values,   s->error_len, s->text,     s->text_len,  s->text_offset,
+                      s->stop_string, s->cached,    s->annex,    s->annex_len, s->annex_offset};
     for (size_t i = 0; i < sizeof arrays / sizeof *arrays; i++) {
         free(arrays[i]);
     }
@@ -25,14 +25,13 @@ static int grow(void *array, uint64_t bytes) {
     return 1;
 }
 
-tp_result tp_space_reserve(tp_space *s, uint64_t rows, uint64_t tokens, uint64_t entries,
-                           uint64_t error, uint64_t text, uint64_t annex) {
+tp_result tp_space_reserve(tp_space *s, uint64_t rows, uint64_t tokens, uint64_t entries, uint64_t error,
+                           uint64_t text, uint64_t annex) {
     if (rows > s->row_capacity) {
         rows += rows / 2;
         s->row_capacity = 0; /* where one fails, all are grown anew the next time */
-        if (!grow(&s->keys, rows * 8) || !grow(&s->counts, rows * 4) ||
-            !grow(&s->offsets, rows * 4) || !grow(&s->stop_reason, rows * 4) ||
-            !grow(&s->lp_k, rows * 4) || !grow(&s->finish, rows) ||
+        if (!grow(&s->keys, rows * 8) || !grow(&s->counts, rows * 4) || !grow(&s->offsets, rows * 4) ||
+            !grow(&s->stop_reason, rows * 4) || !grow(&s->lp_k, rows * 4) || !grow(&s->finish, rows) ||
             !grow(&s->error_len, rows * 2) || !grow(&s->text_len, rows * 4) ||
             !grow(&s->text_offset, rows * 4) || !grow(&s->stop_string, rows * 4) ||
             !grow(&s->cached, rows * 4) || !grow(&s->annex_len, rows * 4) ||

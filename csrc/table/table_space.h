@@ -18,7 +18,7 @@ typedef struct tp_space {
 } tp_space;
 
 void tp_space_free(tp_space *s);
-tp_result tp_space_reserve(tp_space *s, uint64_t rows, uint64_t tokens, uint64_t entries,
-                           uint64_t error, uint64_t text, uint64_t annex);
+tp_result tp_space_reserve(tp_space *s, uint64_t rows, uint64_t tokens, uint64_t entries, uint64_t error,
+                           uint64_t text, uint64_t annex);
 
 #endif

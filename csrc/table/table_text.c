@@ -37,8 +37,8 @@ tp_end tp_text_scan(const tp_table *t, tp_binding *b, const int32_t *tokens, uin
         }
         if (result != TP_OK) {
             tp_text_unmark(text, &before);
-            end = (tp_end){i, TP_FINISH_NONE,
-                           result == TP_E_MEMORY ? TP_CAUSE_MEMORY : TP_CAUSE_TEXT, token, -1};
+            end = (tp_end){i, TP_FINISH_NONE, result == TP_E_MEMORY ? TP_CAUSE_MEMORY : TP_CAUSE_TEXT, token,
+                           -1};
             break;
         }
         if (string >= 0) {

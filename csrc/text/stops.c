@@ -5,8 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define ENDS UINT32_C(0x80000000)
-#define WIDTH(s) ((s)->classes + 2)
+#define ENDS         UINT32_C(0x80000000)
+#define WIDTH(s)     ((s)->classes + 2)
 #define HELD(s, row) ((s)->rows[(row) + (s)->classes])
 #define STOP(s, row) ((s)->rows[(row) + (s)->classes + 1])
 
@@ -117,8 +117,7 @@ void tp_stops_clear(tp_stops *s) {
     memset(s, 0, sizeof *s);
 }
 
-size_t tp_stops_scan(const tp_stops *s, uint32_t *state, const uint8_t *text, size_t size,
-                     int32_t *found) {
+size_t tp_stops_scan(const tp_stops *s, uint32_t *state, const uint8_t *text, size_t size, int32_t *found) {
     uint32_t row = *state;
     *found = -1;
     for (size_t i = 0; i < size; i++) {

@@ -37,7 +37,7 @@ typedef struct tp_text_wish {
     uint32_t stop_count;
     const int32_t *prompt; /* the last ids of the prompt, which are not shown */
     uint32_t prompt_count;
-    uint8_t prompt_cut;    /* there were more before them */
+    uint8_t prompt_cut; /* there were more before them */
 } tp_text_wish;
 
 /* NULL: no memory, stops that tp_stops_init refuses, or a foreign decoder that fails. */

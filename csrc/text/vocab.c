@@ -31,7 +31,7 @@ static int is_plain(const tp_vocab *v, const tp_word *word) {
 }
 
 static tp_word make_word(const tp_vocab *v, const uint8_t *text, uint16_t size, uint8_t flags) {
-    tp_word word = {.size = size, .flags = flags & (uint8_t) ~(TP_WORD_WHOLE | TP_WORD_PLAIN)};
+    tp_word word = {.size = size, .flags = flags & (uint8_t)~(TP_WORD_WHOLE | TP_WORD_PLAIN)};
     if (size > 0) {
         memcpy(word.text, text, size < TP_WORD_SHORT ? size : TP_WORD_SHORT);
     }
@@ -59,8 +59,7 @@ static tp_word *place(tp_vocab *v, const tp_words *from, const uint8_t *flags) {
 }
 
 tp_result tp_vocab_init(tp_vocab *v, uint32_t count, const uint8_t *flags, const tp_words *words,
-                        const tp_words *first, const tp_words *raw, uint8_t bytewise,
-                        uint8_t strip) {
+                        const tp_words *first, const tp_words *raw, uint8_t bytewise, uint8_t strip) {
     *v = (tp_vocab){.count = count, .bytewise = bytewise, .strip = strip};
     const tp_words *forms[] = {words, first, raw};
     uint64_t total = 0;

@@ -3,12 +3,12 @@
 
 #include "wire/columns.h"
 
-#define TRY(call)                                                                                  \
-    do {                                                                                           \
-        tp_result try_result = (call);                                                             \
-        if (try_result != TP_OK) {                                                                 \
-            return try_result;                                                                     \
-        }                                                                                          \
+#define TRY(call)                      \
+    do {                               \
+        tp_result try_result = (call); \
+        if (try_result != TP_OK) {     \
+            return try_result;         \
+        }                              \
     } while (0)
 
 tp_result tp_envelope_read(tp_reader *r, uint32_t *kind, uint32_t *elements) {
@@ -41,7 +41,9 @@ tp_result tp_frame_peek(const uint8_t *data, size_t size, uint32_t *kind, tp_lan
 }
 
 tp_result tp_ack_read(const uint8_t *data, size_t size, tp_lane_header *lane, uint64_t *applied) {
-    static const char body[] = "\x82\xa4type\xa3" "ack\xa7" "applied";
+    static const char body[] = "\x82\xa4type\xa3"
+                               "ack\xa7"
+                               "applied";
     const size_t length = sizeof body - 1;
     tp_reader r = {data, data + size};
     uint32_t kind, elements;
@@ -59,8 +61,8 @@ tp_result tp_ack_read(const uint8_t *data, size_t size, tp_lane_header *lane, ui
     return tp_left(&r) == 0 ? TP_OK : TP_E_TRAILING;
 }
 
-tp_result tp_columns_read(const uint8_t *data, size_t size, uint32_t kind, uint64_t *header,
-                          uint32_t fields, tp_column *columns, uint32_t last) {
+tp_result tp_columns_read(const uint8_t *data, size_t size, uint32_t kind, uint64_t *header, uint32_t fields,
+                          tp_column *columns, uint32_t last) {
     tp_reader r = {data, data + size};
     uint32_t found_kind, elements, n;
     tp_result result = tp_envelope_read(&r, &found_kind, &elements);
@@ -111,8 +113,7 @@ size_t tp_columns_size(const uint64_t *header, uint32_t fields, const tp_part *p
     return size + (present < 16 ? 1 : 3);
 }
 
-uint8_t *tp_head_write(uint32_t kind, const uint64_t *header, uint32_t fields, uint8_t present,
-                       uint8_t *p) {
+uint8_t *tp_head_write(uint32_t kind, const uint64_t *header, uint32_t fields, uint8_t present, uint8_t *p) {
     *p++ = 0x94;
     *p++ = (uint8_t)kind;
     *p++ = TP_WIRE_VERSION;
@@ -130,8 +131,8 @@ uint8_t *tp_head_write(uint32_t kind, const uint64_t *header, uint32_t fields, u
     return p;
 }
 
-size_t tp_columns_write(uint32_t kind, const uint64_t *header, uint32_t fields,
-                        const tp_part *parts, uint32_t n, uint8_t *out) {
+size_t tp_columns_write(uint32_t kind, const uint64_t *header, uint32_t fields, const tp_part *parts,
+                        uint32_t n, uint8_t *out) {
     uint8_t present = 0;
     for (uint32_t i = 0; i < n; i++) {
         present += parts[i].size != 0;
@@ -182,8 +183,8 @@ tp_result tp_bytes_take(const tp_column *two, uint32_t rows, uint32_t most, cons
     return TP_OK;
 }
 
-tp_result tp_logprobs_take(const tp_column *four, uint32_t rows, const uint8_t *counts,
-                           uint32_t counts_width, tp_logprobs *lp) {
+tp_result tp_logprobs_take(const tp_column *four, uint32_t rows, const uint8_t *counts, uint32_t counts_width,
+                           tp_logprobs *lp) {
     memset(lp, 0, sizeof *lp);
     TRY(tp_take(&four[0], rows, 4, &lp->k));
     uint64_t entries = 0, tokens = 0; /* counts sum to at most 2^24, so 2^55 is the most here */

@@ -16,10 +16,10 @@ enum tp_kind { TP_KIND_LANE = 0, TP_KIND_STEP = 1, TP_KIND_OUTPUT = 2, TP_KIND_C
 
 /* handle = dp (12 bits) | slot (16) | generation (35, from 1); always > 0 as int64 */
 #define TP_GENERATION_BITS 35
-#define TP_SLOT_BITS 16
-#define TP_DP_BITS 12
-#define TP_HANDLE_DP(h) ((uint32_t)((uint64_t)(h) >> (TP_SLOT_BITS + TP_GENERATION_BITS)))
-#define TP_HANDLE_SLOT(h) ((uint32_t)(((uint64_t)(h) >> TP_GENERATION_BITS) & ((1u << TP_SLOT_BITS) - 1)))
+#define TP_SLOT_BITS       16
+#define TP_DP_BITS         12
+#define TP_HANDLE_DP(h)    ((uint32_t)((uint64_t)(h) >> (TP_SLOT_BITS + TP_GENERATION_BITS)))
+#define TP_HANDLE_SLOT(h)  ((uint32_t)(((uint64_t)(h) >> TP_GENERATION_BITS) & ((1u << TP_SLOT_BITS) - 1)))
 #define TP_HANDLE_GENERATION(h) ((uint64_t)(h) & ((UINT64_C(1) << TP_GENERATION_BITS) - 1))
 
 enum tp_row_status {
@@ -43,17 +43,17 @@ enum tp_finish {
 
 /* Columns of a StepFrame. Little-endian arrays in msgpack bins; an absent column is its default. */
 enum tp_step_column {
-    TP_STEP_HANDLES = 1,   /* i64[rows], absent: those of the frame before, each a row further */
-    TP_STEP_COUNTS = 2,    /* u16[rows], default all 1 */
-    TP_STEP_TOKENS = 3,    /* i32[tokens], required when tokens > 0 */
-    TP_STEP_STATUS = 4,    /* u8[rows], default all 0 (ok) */
-    TP_STEP_POSITION = 5,  /* u32[rows], tokens this handle produced before this row; default all 0 */
-    TP_STEP_LP_K = 6,      /* i32[rows], top-k entries per token, -1 = no logprobs; default all -1 */
-    TP_STEP_LP_IDS = 7,    /* i32[entries], per token 1+k ids, sampled first */
-    TP_STEP_LP_VALUES = 8, /* f32[entries], as ids */
-    TP_STEP_LP_RANKS = 9,  /* i32[lp_tokens], rank of the sampled token, one per token with logprobs */
+    TP_STEP_HANDLES = 1,    /* i64[rows], absent: those of the frame before, each a row further */
+    TP_STEP_COUNTS = 2,     /* u16[rows], default all 1 */
+    TP_STEP_TOKENS = 3,     /* i32[tokens], required when tokens > 0 */
+    TP_STEP_STATUS = 4,     /* u8[rows], default all 0 (ok) */
+    TP_STEP_POSITION = 5,   /* u32[rows], tokens this handle produced before this row; default all 0 */
+    TP_STEP_LP_K = 6,       /* i32[rows], top-k entries per token, -1 = no logprobs; default all -1 */
+    TP_STEP_LP_IDS = 7,     /* i32[entries], per token 1+k ids, sampled first */
+    TP_STEP_LP_VALUES = 8,  /* f32[entries], as ids */
+    TP_STEP_LP_RANKS = 9,   /* i32[lp_tokens], rank of the sampled token, one per token with logprobs */
     TP_STEP_ANNEX_LEN = 10, /* u32[rows], bytes of its annex, default all 0 */
-    TP_STEP_ANNEX = 11     /* the bytes, rows one after another; what they mean is no business of C */
+    TP_STEP_ANNEX = 11      /* the bytes, rows one after another; what they mean is no business of C */
 };
 #define TP_STEP_LAST TP_STEP_ANNEX
 
@@ -70,10 +70,10 @@ enum tp_output_column {
     TP_OUT_LP_IDS = 8,
     TP_OUT_LP_VALUES = 9,
     TP_OUT_LP_RANKS = 10,
-    TP_OUT_ERROR_LEN = 11, /* u16[rows], bytes of UTF-8 per row, default all 0 */
-    TP_OUT_ERROR = 12,     /* the bytes, rows one after another */
-    TP_OUT_TEXT_LEN = 13,  /* u32[rows], bytes of UTF-8 per row, default all 0 */
-    TP_OUT_TEXT = 14,      /* the bytes, rows one after another */
+    TP_OUT_ERROR_LEN = 11,   /* u16[rows], bytes of UTF-8 per row, default all 0 */
+    TP_OUT_ERROR = 12,       /* the bytes, rows one after another */
+    TP_OUT_TEXT_LEN = 13,    /* u32[rows], bytes of UTF-8 per row, default all 0 */
+    TP_OUT_TEXT = 14,        /* the bytes, rows one after another */
     TP_OUT_TEXT_OFFSET = 15, /* u32[rows], bytes of the request's text before the row's */
     TP_OUT_STOP_STRING = 16, /* i32[rows], which of its stop strings ended it, or -1; default -1 */
     TP_OUT_CACHED = 17,      /* u32[rows], prompt tokens that a cache had, in a final row; default 0 */
@@ -85,28 +85,28 @@ enum tp_output_column {
 
 #define TP_OFFSET_UNKNOWN UINT32_MAX
 
-#define TP_MAX_ROWS 1048576u
-#define TP_MAX_TOKENS 16777216u
+#define TP_MAX_ROWS    1048576u
+#define TP_MAX_TOKENS  16777216u
 #define TP_MAX_ENTRIES 268435456u /* logprobs in a frame */
-#define TP_MAX_TEXT 268435456u /* bytes of text in a frame */
-#define TP_MAX_ANNEX 268435456u /* bytes of annexes in a frame */
-#define TP_MAX_HEADER 32 /* more elements in a header array than this are refused */
+#define TP_MAX_TEXT    268435456u /* bytes of text in a frame */
+#define TP_MAX_ANNEX   268435456u /* bytes of annexes in a frame */
+#define TP_MAX_HEADER  32         /* more elements in a header array than this are refused */
 
 typedef enum tp_result {
     TP_OK = 0,
-    TP_E_TRUNCATED,   /* the bytes end inside a value */
-    TP_E_MSGPACK,     /* not the MessagePack type that belongs here */
-    TP_E_KIND,        /* another kind of frame than asked for */
-    TP_E_VERSION,     /* a version we do not speak */
-    TP_E_HEADER,      /* header too short, or a value out of range */
-    TP_E_COLUMN,      /* a column's length does not fit rows or tokens, or it comes twice */
-    TP_E_COUNTS,      /* counts do not sum to tokens */
-    TP_E_LOGPROBS,    /* logprob columns do not fit one another */
-    TP_E_TRAILING,    /* bytes after the frame */
-    TP_E_LIMIT,       /* more rows or tokens than TP_MAX_* */
+    TP_E_TRUNCATED, /* the bytes end inside a value */
+    TP_E_MSGPACK,   /* not the MessagePack type that belongs here */
+    TP_E_KIND,      /* another kind of frame than asked for */
+    TP_E_VERSION,   /* a version we do not speak */
+    TP_E_HEADER,    /* header too short, or a value out of range */
+    TP_E_COLUMN,    /* a column's length does not fit rows or tokens, or it comes twice */
+    TP_E_COUNTS,    /* counts do not sum to tokens */
+    TP_E_LOGPROBS,  /* logprob columns do not fit one another */
+    TP_E_TRAILING,  /* bytes after the frame */
+    TP_E_LIMIT,     /* more rows or tokens than TP_MAX_* */
     TP_E_MEMORY,
-    TP_E_BASIS,       /* continues a frame that is not the one before, or has other rows */
-    TP_E_FOREIGN      /* the tokenizer's own decoder failed */
+    TP_E_BASIS,  /* continues a frame that is not the one before, or has other rows */
+    TP_E_FOREIGN /* the tokenizer's own decoder failed */
 } tp_result;
 
 /* What every frame's header begins with; the transport reads these and nothing else. */
@@ -114,11 +114,31 @@ typedef struct tp_lane_header {
     uint64_t instance, sender, receiver, seq;
 } tp_lane_header;
 
-static inline uint16_t tp_load_u16(const uint8_t *p) { uint16_t v; __builtin_memcpy(&v, p, 2); return v; }
-static inline uint32_t tp_load_u32(const uint8_t *p) { uint32_t v; __builtin_memcpy(&v, p, 4); return v; }
-static inline int32_t tp_load_i32(const uint8_t *p) { int32_t v; __builtin_memcpy(&v, p, 4); return v; }
-static inline uint64_t tp_load_u64(const uint8_t *p) { uint64_t v; __builtin_memcpy(&v, p, 8); return v; }
-static inline int64_t tp_load_i64(const uint8_t *p) { int64_t v; __builtin_memcpy(&v, p, 8); return v; }
+static inline uint16_t tp_load_u16(const uint8_t *p) {
+    uint16_t v;
+    __builtin_memcpy(&v, p, 2);
+    return v;
+}
+static inline uint32_t tp_load_u32(const uint8_t *p) {
+    uint32_t v;
+    __builtin_memcpy(&v, p, 4);
+    return v;
+}
+static inline int32_t tp_load_i32(const uint8_t *p) {
+    int32_t v;
+    __builtin_memcpy(&v, p, 4);
+    return v;
+}
+static inline uint64_t tp_load_u64(const uint8_t *p) {
+    uint64_t v;
+    __builtin_memcpy(&v, p, 8);
+    return v;
+}
+static inline int64_t tp_load_i64(const uint8_t *p) {
+    int64_t v;
+    __builtin_memcpy(&v, p, 8);
+    return v;
+}
 
 #if defined(__BYTE_ORDER__) && __BYTE_ORDER__ != __ORDER_LITTLE_ENDIAN__
 #error "the wire is little-endian; a big-endian port needs swapping loads and stores here"

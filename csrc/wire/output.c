@@ -53,8 +53,8 @@ tp_result tp_output_parse(const uint8_t *data, size_t size, tp_output_view *view
     result = tp_bytes_take(&c[TP_OUT_TEXT_LEN], rows, TP_MAX_TEXT, &view->text_len, &view->text,
                            &view->text_bytes);
     if (result == TP_OK) {
-        result = tp_bytes_take(&c[TP_OUT_ANNEX_LEN], rows, TP_MAX_ANNEX, &view->annex_len,
-                               &view->annex, &view->annex_bytes);
+        result = tp_bytes_take(&c[TP_OUT_ANNEX_LEN], rows, TP_MAX_ANNEX, &view->annex_len, &view->annex,
+                               &view->annex_bytes);
     }
     if (result != TP_OK) {
         return result;
@@ -72,8 +72,8 @@ tp_result tp_output_parse(const uint8_t *data, size_t size, tp_output_view *view
 
 static void describe(const tp_output_rows *r, uint64_t *header, tp_part *parts) {
     const uint64_t h[TP_OUT_FIELDS] = {r->lane.instance, r->lane.sender, r->lane.receiver,
-                                r->lane.seq,      r->processor,   r->client,
-                                r->rows,          r->tokens,      r->mono_ns};
+                                       r->lane.seq,      r->processor,   r->client,
+                                       r->rows,          r->tokens,      r->mono_ns};
     const size_t rows = r->rows;
     const tp_part p[TP_OUT_LAST] = {
         {TP_OUT_KEYS, r->keys, r->keys ? rows * 8 : 0},

@@ -5,8 +5,7 @@
 tp_result tp_step_parse(const uint8_t *data, size_t size, tp_step_view *view) {
     uint64_t h[TP_STEP_FIELDS];
     tp_column c[TP_STEP_LAST + 1];
-    tp_result result =
-        tp_columns_read(data, size, TP_KIND_STEP, h, TP_STEP_FIELDS, c, TP_STEP_LAST);
+    tp_result result = tp_columns_read(data, size, TP_KIND_STEP, h, TP_STEP_FIELDS, c, TP_STEP_LAST);
     if (result != TP_OK) {
         return result;
     }
@@ -28,8 +27,7 @@ tp_result tp_step_parse(const uint8_t *data, size_t size, tp_step_view *view) {
     const uint32_t rows = view->rows, tokens = view->tokens;
     view->continues = rows > 0 && c[TP_STEP_HANDLES].data == NULL;
     if ((!view->continues && c[TP_STEP_HANDLES].size != rows * 8) ||
-        (view->continues && c[TP_STEP_POSITION].data != NULL) ||
-        c[TP_STEP_TOKENS].size != tokens * 4) {
+        (view->continues && c[TP_STEP_POSITION].data != NULL) || c[TP_STEP_TOKENS].size != tokens * 4) {
         return TP_E_COLUMN;
     }
     view->handles = c[TP_STEP_HANDLES].data;
@@ -51,14 +49,14 @@ tp_result tp_step_parse(const uint8_t *data, size_t size, tp_step_view *view) {
     view->lp_entries = lp.entries;
     view->lp_tokens = lp.tokens;
     return result != TP_OK ? result
-                           : tp_bytes_take(&c[TP_STEP_ANNEX_LEN], rows, TP_MAX_ANNEX,
-                                           &view->annex_len, &view->annex, &view->annex_bytes);
+                           : tp_bytes_take(&c[TP_STEP_ANNEX_LEN], rows, TP_MAX_ANNEX, &view->annex_len,
+                                           &view->annex, &view->annex_bytes);
 }
 
 static void describe(const tp_step_rows *r, uint64_t *header, tp_part *parts) {
-    const uint64_t h[TP_STEP_FIELDS] = {r->lane.instance, r->lane.sender, r->lane.receiver, r->lane.seq,
-                                r->dp,            r->tp,          r->step,          r->rows,
-                                r->tokens,        r->mono_ns};
+    const uint64_t h[TP_STEP_FIELDS] = {
+        r->lane.instance, r->lane.sender, r->lane.receiver, r->lane.seq, r->dp, r->tp,
+        r->step,          r->rows,        r->tokens,        r->mono_ns};
     const size_t rows = r->rows;
     const tp_part p[TP_STEP_LAST] = {
         {TP_STEP_HANDLES, r->handles, r->handles ? rows * 8 : 0},

@@ -5,9 +5,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "pack/packer.h"
 #include "wire/frame.h"
 #include "wire/msgpack.h"
-#include "pack/packer.h"
 
 static uint64_t state;
 
@@ -44,15 +44,28 @@ static void read_step(const uint8_t *data, size_t size) {
     sink += sum(v.handles, rows * 8) + sum(v.counts, rows * 2) + sum(v.token_ids, v.tokens * 4ul) +
             sum(v.status, rows) + sum(v.position, rows * 4) + sum(v.lp_k, rows * 4) +
             sum(v.lp_ids, v.lp_entries * 4ul) + sum(v.lp_values, v.lp_entries * 4ul) +
-            sum(v.lp_ranks, v.lp_tokens * 4ul) + sum(v.annex_len, rows * 4) +
-            sum(v.annex, v.annex_bytes);
-    const tp_step_rows w = {v.lane, v.dp, v.tp, v.rows, v.tokens, v.step, v.mono_ns,
-                            (const int64_t *)v.handles, (const uint16_t *)v.counts,
-                            (const int32_t *)v.token_ids, v.status, (const uint32_t *)v.position,
-                            (const int32_t *)v.lp_k, (const int32_t *)v.lp_ids,
-                            (const int32_t *)v.lp_ranks, (const float *)v.lp_values,
-                            v.lp_entries, v.lp_tokens, v.annex_bytes,
-                            (const uint32_t *)v.annex_len, v.annex};
+            sum(v.lp_ranks, v.lp_tokens * 4ul) + sum(v.annex_len, rows * 4) + sum(v.annex, v.annex_bytes);
+    const tp_step_rows w = {v.lane,
+                            v.dp,
+                            v.tp,
+                            v.rows,
+                            v.tokens,
+                            v.step,
+                            v.mono_ns,
+                            (const int64_t *)v.handles,
+                            (const uint16_t *)v.counts,
+                            (const int32_t *)v.token_ids,
+                            v.status,
+                            (const uint32_t *)v.position,
+                            (const int32_t *)v.lp_k,
+                            (const int32_t *)v.lp_ids,
+                            (const int32_t *)v.lp_ranks,
+                            (const float *)v.lp_values,
+                            v.lp_entries,
+                            v.lp_tokens,
+                            v.annex_bytes,
+                            (const uint32_t *)v.annex_len,
+                            v.annex};
     uint8_t *out = malloc(tp_step_size(&w));
     must(tp_step_write(&w, out) == tp_step_size(&w), "a step's size is exact");
     must(tp_step_parse(out, tp_step_size(&w), &again) == TP_OK, "a written step is read");
@@ -68,22 +81,41 @@ static void read_output(const uint8_t *data, size_t size) {
     const size_t rows = v.rows;
     sink += sum(v.keys, rows * 8) + sum(v.counts, rows * 4) + sum(v.token_ids, v.tokens * 4ul) +
             sum(v.offsets, rows * 4) + sum(v.finish, rows) + sum(v.stop_reason, rows * 4) +
-            sum(v.lp_k, rows * 4) + sum(v.lp_ids, v.lp_entries * 4ul) +
-            sum(v.lp_values, v.lp_entries * 4ul) + sum(v.lp_ranks, v.lp_tokens * 4ul) +
-            sum(v.error_len, rows * 2) + sum(v.error, v.error_bytes) + sum(v.text_len, rows * 4) +
-            sum(v.text, v.text_bytes) + sum(v.text_offset, rows * 4) + sum(v.stop_string, rows * 4) +
-            sum(v.cached, rows * 4) + sum(v.annex_len, rows * 4) + sum(v.annex, v.annex_bytes) +
-            sum(v.annex_offset, rows * 8);
-    const tp_output_rows w = {v.lane, v.processor, v.client, v.rows, v.tokens, v.mono_ns,
-                              (const uint64_t *)v.keys, (const uint32_t *)v.counts,
-                              (const int32_t *)v.token_ids, (const uint32_t *)v.offsets, v.finish,
-                              (const int32_t *)v.stop_reason, (const int32_t *)v.lp_k,
-                              (const int32_t *)v.lp_ids, (const int32_t *)v.lp_ranks,
-                              (const float *)v.lp_values, (const uint16_t *)v.error_len, v.error,
-                              (const uint32_t *)v.text_len, (const uint32_t *)v.text_offset, v.text,
-                              (const int32_t *)v.stop_string, (const uint32_t *)v.cached, v.lp_entries, v.lp_tokens,
-                              v.error_bytes, v.text_bytes, v.annex_bytes,
-                              (const uint32_t *)v.annex_len, v.annex,
+            sum(v.lp_k, rows * 4) + sum(v.lp_ids, v.lp_entries * 4ul) + sum(v.lp_values, v.lp_entries * 4ul) +
+            sum(v.lp_ranks, v.lp_tokens * 4ul) + sum(v.error_len, rows * 2) + sum(v.error, v.error_bytes) +
+            sum(v.text_len, rows * 4) + sum(v.text, v.text_bytes) + sum(v.text_offset, rows * 4) +
+            sum(v.stop_string, rows * 4) + sum(v.cached, rows * 4) + sum(v.annex_len, rows * 4) +
+            sum(v.annex, v.annex_bytes) + sum(v.annex_offset, rows * 8);
+    const tp_output_rows w = {v.lane,
+                              v.processor,
+                              v.client,
+                              v.rows,
+                              v.tokens,
+                              v.mono_ns,
+                              (const uint64_t *)v.keys,
+                              (const uint32_t *)v.counts,
+                              (const int32_t *)v.token_ids,
+                              (const uint32_t *)v.offsets,
+                              v.finish,
+                              (const int32_t *)v.stop_reason,
+                              (const int32_t *)v.lp_k,
+                              (const int32_t *)v.lp_ids,
+                              (const int32_t *)v.lp_ranks,
+                              (const float *)v.lp_values,
+                              (const uint16_t *)v.error_len,
+                              v.error,
+                              (const uint32_t *)v.text_len,
+                              (const uint32_t *)v.text_offset,
+                              v.text,
+                              (const int32_t *)v.stop_string,
+                              (const uint32_t *)v.cached,
+                              v.lp_entries,
+                              v.lp_tokens,
+                              v.error_bytes,
+                              v.text_bytes,
+                              v.annex_bytes,
+                              (const uint32_t *)v.annex_len,
+                              v.annex,
                               (const uint64_t *)v.annex_offset};
     uint8_t *out = malloc(tp_output_size(&w));
     must(tp_output_write(&w, out) == tp_output_size(&w), "an output's size is exact");
@@ -103,8 +135,8 @@ static void read_all(const uint8_t *data, size_t size) {
 
 /* Damages a copy in place; returns its new size, never more than it was. */
 static size_t damage(uint8_t *data, size_t size) {
-    static const uint8_t tags[] = {0x80, 0x8f, 0x90, 0x9f, 0xa0, 0xc1, 0xc4, 0xc5, 0xc6, 0xca,
-                                   0xcc, 0xcd, 0xce, 0xcf, 0xd0, 0xd3, 0xdc, 0xdd, 0xde, 0xdf, 0xff};
+    static const uint8_t tags[] = {0x80, 0x8f, 0x90, 0x9f, 0xa0, 0xc1, 0xc4, 0xc5, 0xc6, 0xca, 0xcc,
+                                   0xcd, 0xce, 0xcf, 0xd0, 0xd3, 0xdc, 0xdd, 0xde, 0xdf, 0xff};
     for (uint64_t n = 1 + chance(3); n > 0 && size > 0; n--) {
         const size_t reach = size < 96 || chance(4) == 0 ? size : 96; /* the structure is in front */
         const size_t at = chance(reach);
@@ -112,7 +144,10 @@ static size_t damage(uint8_t *data, size_t size) {
         case 0: data[at] = (uint8_t)chance(256); break;
         case 1: data[at] ^= (uint8_t)(1u << chance(8)); break;
         case 2: data[at] = tags[chance(sizeof tags)]; break;
-        case 3: memmove(data + at, data + at + 1, size - at - 1); size--; break;
+        case 3:
+            memmove(data + at, data + at + 1, size - at - 1);
+            size--;
+            break;
         default: size = chance(8) == 0 ? at : size;
         }
     }
