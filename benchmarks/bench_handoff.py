@@ -34,8 +34,8 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table
 
-from tokenpipe.bench.pace import Samples
-from tokenpipe.bench.summary import machine as describe_machine
+from tokenpipe.bench.machine_info import describe_machine
+from tokenpipe.bench.samples import Samples
 from tokenpipe.bench.worker import Discard
 from tokenpipe.runners import CPUModelRunner, Publisher, Row, Sampled, StepLane, StepLaneReader
 from tokenpipe.wire import StepBind

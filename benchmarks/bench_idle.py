@@ -21,8 +21,8 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from tokenpipe.bench.cpu import cpu_s
-from tokenpipe.bench.summary import machine as describe_machine
+from tokenpipe.bench.machine_info import describe_machine
+from tokenpipe.bench.process_usage import cpu_s
 from tokenpipe.client import AsyncClient
 from tokenpipe.engine import Scheduler
 from tokenpipe.events import RankUp

@@ -29,7 +29,7 @@ from tokenizers import Tokenizer
 from tokenizers.decoders import DecodeStream
 
 from tokenpipe import _core
-from tokenpipe.bench.summary import machine as describe_machine
+from tokenpipe.bench.machine_info import describe_machine
 from tokenpipe.postprocess import Vocabulary, wish_for
 from tokenpipe.postprocess.huggingface import vocabulary_of
 from tokenpipe.types import make_handle

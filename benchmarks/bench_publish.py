@@ -20,8 +20,8 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table
 
-from tokenpipe.bench.pace import Samples
-from tokenpipe.bench.summary import machine as describe_machine
+from tokenpipe.bench.machine_info import describe_machine
+from tokenpipe.bench.samples import Samples
 from tokenpipe.runners import Publisher
 
 from . import machine

@@ -17,7 +17,7 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from tokenpipe.bench.summary import machine as describe_machine
+from tokenpipe.bench.machine_info import describe_machine
 
 from .launch import run_rival
 from .ours import LABEL as OURS

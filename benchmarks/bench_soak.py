@@ -22,11 +22,11 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from tokenpipe.bench.cpu import rss_mb
+from tokenpipe.bench.machine_info import describe_machine
 from tokenpipe.bench.options import Options
+from tokenpipe.bench.process_usage import rss_mb
+from tokenpipe.bench.progress import Progress
 from tokenpipe.bench.run import run
-from tokenpipe.bench.summary import machine as describe_machine
-from tokenpipe.bench.tally import Progress
 from tokenpipe.bench.traces import sample
 
 EVERY_S = 1.0

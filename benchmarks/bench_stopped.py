@@ -22,7 +22,7 @@ import numpy as np
 from rich.console import Console
 
 from tokenpipe.bench.checker import Checker
-from tokenpipe.bench.summary import machine as describe_machine
+from tokenpipe.bench.machine_info import describe_machine
 from tokenpipe.client import Client
 from tokenpipe.events import Event, RankUp, Submitted
 from tokenpipe.pipeline import Pipeline

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from tokenpipe.bench.pace import percentiles_us
+from tokenpipe.bench.samples import percentiles_us
 
 from . import sides
 from .rivals.links import QueueLinks, ZmqLinks

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tokenpipe.bench.checker import Checker
-from tokenpipe.bench.cpu import Meter, cpu_s
+from tokenpipe.bench.process_usage import UsageMeter, cpu_s
 from tokenpipe.client import AsyncClient, Client
 from tokenpipe.events import RankUp, Submitted
 from tokenpipe.pipeline import Pipeline
@@ -150,7 +150,7 @@ def _read_columns(pipe: Connection, endpoint: str, work: Workload, index: int) -
         settle()
         pipe.send("ready")
         pipe.recv()
-        meter = Meter.start()
+        meter = UsageMeter.start()
         return read_columns(map(_message, me.frames()), checker, meter, work, index)
 
 
@@ -172,7 +172,7 @@ async def _stream_all(pipe: Connection, endpoint: str, work: Workload, index: in
         settle()
         pipe.send("ready")
         await asyncio.to_thread(pipe.recv)
-        meter = Meter.start()
+        meter = UsageMeter.start()
         await asyncio.gather(*tasks)
         return streams_report(recorder, checker, meter)
 

@@ -16,8 +16,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tokenpipe.bench.checker import Checker
-from tokenpipe.bench.cpu import Meter
-from tokenpipe.bench.pace import Pace, Samples
+from tokenpipe.bench.pace import Pace
+from tokenpipe.bench.process_usage import UsageMeter
+from tokenpipe.bench.samples import Samples
 
 from .fanout import ColumnsMessage, Recorder, Stream, check_columns, consume
 from .machine import settle
@@ -55,7 +56,7 @@ def drive(
     pace = Pace(work.rate / work.at_once, time.monotonic()) if work.rate else None
     begins: list[int] = []
     took = Samples()
-    meter = Meter.start()
+    meter = UsageMeter.start()
     end = time.monotonic() + work.seconds
     step = 0
     while (now := time.monotonic()) < end:
@@ -85,7 +86,7 @@ def drive(
 
 def _cost_of_making(turns: Turns, steps: int = 500) -> float:
     """Return µs that a step's tokens cost to make, which no path is to be charged with."""
-    meter = Meter.start()
+    meter = UsageMeter.start()
     for step in range(steps):
         turns.step(step)
         time.monotonic()
@@ -105,7 +106,7 @@ def processor(pipe: Connection, label: str, work: Workload, links: Links) -> Non
     settle()
     pipe.send("ready")
     pipe.recv()
-    meter = Meter.start()
+    meter = UsageMeter.start()
     while step := inbox.recv():
         for client, message in messages(step):
             outboxes[client].send(message)
@@ -123,7 +124,7 @@ def client(pipe: Connection, label: str, work: Workload, links: Links, index: in
     settle()
     pipe.send("ready")
     pipe.recv()
-    meter = Meter.start()
+    meter = UsageMeter.start()
     if work.streams:
         recorder = asyncio.run(_stream_all(inbox, receive, work, index))
         report = streams_report(recorder, checker, meter)
@@ -160,7 +161,7 @@ def recorder_for(work: Workload) -> Recorder:
     return Recorder(int(work.rate * (work.seconds + 1)) if work.rate else 0)
 
 
-def streams_report(recorder: Recorder, checker: Checker, meter: Meter) -> Report:
+def streams_report(recorder: Recorder, checker: Checker, meter: UsageMeter) -> Report:
     """Report a client with a consumer a request; its tokens are checked here, after the run."""
     spent, last = meter.spent(), time.monotonic()
     recorder.check(checker)
@@ -178,7 +179,11 @@ def streams_report(recorder: Recorder, checker: Checker, meter: Meter) -> Report
 
 
 def read_columns(
-    messages: Iterable[ColumnsMessage], checker: Checker, meter: Meter, work: Workload, index: int
+    messages: Iterable[ColumnsMessage],
+    checker: Checker,
+    meter: UsageMeter,
+    work: Workload,
+    index: int,
 ) -> Report:
     """Read whole messages until every request of client `index` has ended; check and report."""
     kept: list[ColumnsMessage] = []

@@ -54,7 +54,7 @@ def test_what_is_right_is_right_and_one_is_given_up(
 ) -> None:
     report = played(runtime_dir, tmp_path, answer, "--consume", consume)
     assert report["reasons"] == {"length": 2, "abort": 1}
-    assert (report["tokens"], report["given_up"], report["short"]) == (25, 1, 0)
+    assert (report["tokens"], report["cancelled"], report["short"]) == (25, 1, 0)
     assert not any(report[k] for k in ("lost", "duplicated", "misattributed", "misscored"))
     assert report["cpu_s"] > 0 and report["rss_mb"] > 0
 

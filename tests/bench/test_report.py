@@ -60,7 +60,7 @@ def test_says_that_a_flood_measures_queues_and_whose_the_lengths_are() -> None:
 
 def test_says_what_became_of_preempts_and_aborts() -> None:
     events = {"preempt": 5, "Rescheduled": 4, "rescheduled_preempted": 3, "abort": 2, "Aborted": 3}
-    text = shown(summary({"given_up": 4}, events))
+    text = shown(summary({"cancelled": 4}, events))
     assert "3 of 5 ordered" in text and "and rescheduled; the others ended before" in text
     assert "rescheduled otherwise" in text
     assert "3 of 6 asked" in text

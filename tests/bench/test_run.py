@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from tokenpipe.bench.options import Options
+from tokenpipe.bench.progress import Progress
 from tokenpipe.bench.run import deal, run
-from tokenpipe.bench.tally import Progress
 from tokenpipe.bench.traces import sample
 
 
@@ -17,10 +17,10 @@ def test_a_trace_is_dealt_out_whole_and_some_of_it_is_given_up() -> None:
     assert shares == deal(trace, 3, 0.25, seed=2) != deal(trace, 3, 0.25, seed=3)
     every = [work for share in shares for work in share]
     assert sum(work.output_tokens for work in every) == trace.output_tokens
-    leaving = [work for work in every if work.give_up_at >= 0]
+    leaving = [work for work in every if work.cancel_at >= 0]
     assert 60 < len(leaving) < 140
-    assert all(work.give_up_at < work.output_tokens for work in leaving)
-    assert not [w for share in deal(trace, 3, 0.0, 2) for w in share if w.give_up_at >= 0]
+    assert all(work.cancel_at < work.output_tokens for work in leaving)
+    assert not [w for share in deal(trace, 3, 0.0, 2) for w in share if w.cancel_at >= 0]
 
 
 def small(tmp_path: Path, text: str, **options: object) -> Options:
@@ -54,7 +54,7 @@ def test_several_tokens_a_row_in_columns(tmp_path: Path) -> None:
     seen: list[Progress] = []
     report = run(small(tmp_path, "", requests=60, tokens_per_row=5, rate=2000.0), seen.append)
     assert report["ok"], report
-    assert report["ended"] == 60 and report["given_up"] > 0
+    assert report["ended"] == 60 and report["cancelled"] > 0
     assert report["events"]["Released"] == report["events"]["binds"]
     assert report["step_latency_us"]["p50"] > 0
     assert 0 < seen[-1].requests <= seen[-1].of_requests == 60

@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from tokenpipe.bench.options import Options
+from tokenpipe.bench.progress import Progress
 from tokenpipe.bench.run import run
-from tokenpipe.bench.tally import Progress
 from tokenpipe.bench.traces import load
 
 BESIDE = Path(__file__).parents[2].parent / "shared" / "traces"

@@ -27,7 +27,7 @@ CLIENT: Report = {
     "misscored": 0,
     "misspelled": 0,
     "short": 0,
-    "given_up": 0,
+    "cancelled": 0,
     "reasons": {"length": 2},
     "errors": [],
     "latency_us": {"p50": 100.0, "p99": 200.0, "max": 300.0},

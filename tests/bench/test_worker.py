@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from tokenpipe.bench.batch import Batch
 from tokenpipe.bench.oracle import sequence
+from tokenpipe.bench.oracle_batch import OracleBatch
 from tokenpipe.bench.worker import Worker
 from tokenpipe.errors import LaneFull, LaneLost
 from tokenpipe.wire import StepBind, StepPlan
@@ -82,7 +82,12 @@ def make() -> Make:
         clock = Clock()
         pub = Pub(clock)
         worker = Worker(
-            Lane(clock, plans), pub, Batch(overrun=0), clock=clock, sleep=clock.sleep, **options
+            Lane(clock, plans),
+            pub,
+            OracleBatch(overrun=0),
+            clock=clock,
+            sleep=clock.sleep,
+            **options,
         )
         return worker, pub
 

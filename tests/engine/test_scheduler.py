@@ -15,8 +15,8 @@ from typing import Any
 
 import pytest
 
-from tokenpipe.bench.batch import Batch
 from tokenpipe.bench.oracle import sequence
+from tokenpipe.bench.oracle_batch import OracleBatch
 from tokenpipe.engine.scheduler import Scheduler
 from tokenpipe.events import (
     Aborted,
@@ -44,7 +44,7 @@ class Rank:
     """A worker that runs on by itself, and what its processor knows of its handles."""
 
     dp: int
-    batch: Batch = field(default_factory=Batch)
+    batch: OracleBatch = field(default_factory=OracleBatch)
     states: dict[int, str] = field(default_factory=dict)
     requests: dict[int, Request] = field(default_factory=dict)
     generations: dict[int, int] = field(default_factory=dict)
@@ -145,7 +145,7 @@ class Model:
         self.events.append(RankLost(rank.dp, "killed"))
         for handle in list(rank.states):
             self.lose_binding(rank, handle)
-        rank.batch, rank.up = Batch(), False
+        rank.batch, rank.up = OracleBatch(), False
 
     def lose_binding(self, rank: Rank, handle: int) -> None:
         if rank.states[handle] in ("running", "preempting"):

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from tokenpipe import Finished, FinishReason, Released, StepLogprobs
-from tokenpipe.bench.cpu import rss_mb
+from tokenpipe.bench.process_usage import rss_mb
 
 from .case_rig import Rig, rig
 

@@ -12,11 +12,11 @@ from rich.console import Console
 
 from tokenpipe.errors import TokenpipeError
 
-from .bar import bar
 from .options import BATCH, CLIENTS, DP, TP, Options
+from .progress_bar import progress_bar
 from .report import table
 from .run import Stopped, run
-from .signals import StopSignals
+from .stop_signals import StopSignals
 
 app = typer.Typer(add_completion=False, help=__doc__, pretty_exceptions_enable=False)
 
@@ -133,7 +133,7 @@ def main(
 def _watched(options: Options, console: Console, signals: StopSignals) -> dict[str, object]:
     if not console.is_terminal:
         return run(options, stop=signals.asked)
-    with bar(console) as shown:
+    with progress_bar(console) as shown:
         return run(options, shown.show, signals.asked)
 
 

@@ -15,12 +15,12 @@ from pathlib import Path
 
 from tokenpipe.client import AsyncClient, Client
 
-from .columns import ColumnReader
-from .consumer import Consumer, Work
-from .cpu import Meter, pin
+from .client_results import ClientResults, PlannedRequest
+from .column_reader import ColumnReader
 from .oracle import VOCAB_BITS
-from .streams import StreamReader
-from .tally import Tally
+from .process_usage import UsageMeter, pin
+from .progress import TokenCounter
+from .stream_reader import StreamReader
 
 
 def parse(argv: list[str]) -> argparse.Namespace:
@@ -45,14 +45,14 @@ def main(argv: list[str]) -> int:
     args = parse(argv)
     if args.pin is not None:
         pin(args.pin)
-    work = [Work(*request) for request in json.loads(args.work.read_text())]
-    me = Consumer(work, args.logprobs, args.bits, args.text, Tally(args.tally))
+    work = [PlannedRequest(*request) for request in json.loads(args.work.read_text())]
+    me = ClientResults(work, args.logprobs, args.bits, args.text, TokenCounter(args.tally))
     gc.collect()
     gc.freeze()
-    meter = Meter.start()
+    meter = UsageMeter.start()
     if args.consume == "columns":
         with Client(args.endpoint, name=args.name) as client:
-            meter = Meter.start()
+            meter = UsageMeter.start()
             ColumnReader(client, me, args.patience).run()
     else:
         asyncio.run(_all_streams(args, me))
@@ -60,7 +60,7 @@ def main(argv: list[str]) -> int:
     return 0
 
 
-async def _all_streams(args: argparse.Namespace, me: Consumer) -> None:
+async def _all_streams(args: argparse.Namespace, me: ClientResults) -> None:
     async with AsyncClient(args.endpoint, name=args.name) as client:
         await StreamReader(client, me, args.patience).run()
 

@@ -69,7 +69,7 @@ def _wrong(report: dict[str, Any]) -> str:
 
 def _happened(report: dict[str, Any]) -> Iterator[tuple[str, str, str]]:
     """Say what became of the preempts and aborts: an order may come after its request's end."""
-    events, gone = report["events"], report["given_up"]
+    events, gone = report["events"], report["cancelled"]
     preempts, aborts = events.get("preempt", 0), events.get("abort", 0)
     back = events.get("rescheduled_preempted", 0)
     if preempts:

@@ -20,13 +20,13 @@ from tokenpipe.supervisor import Child, ChildSpec, Supervisor
 from tokenpipe.topology import Topology
 
 from . import traces
-from .consumer import NEVER, Work
-from .cpu import Meter, cpu_s, rss_mb
+from .client_results import NEVER, PlannedRequest
 from .options import Options
 from .oracle import VOCAB_SIZE, bits_for
+from .process_usage import UsageMeter, cpu_s, rss_mb
+from .progress import Progress, ProgressReporter
 from .summary import summarise
-from .tally import Progress, Watch
-from .words import write_tokenizer
+from .text_checker import write_tokenizer
 
 LOCKSTEP_STEPS = 8  # granted at a time
 LOCKSTEP_WAIT_S = 0.002
@@ -92,14 +92,16 @@ def _trace(options: Options, topology: Topology) -> traces.Trace:
     return traces.sample(options.requests, options.seed, options.arrivals)
 
 
-def deal(trace: traces.Trace, clients: int, give_up_rate: float, seed: int) -> list[list[Work]]:
+def deal(
+    trace: traces.Trace, clients: int, give_up_rate: float, seed: int
+) -> list[list[PlannedRequest]]:
     """Deal a trace out to clients; each gives up so many of its requests, somewhere inside."""
     chance = random.Random(seed)
-    shares: list[list[Work]] = [[] for _ in range(clients)]
+    shares: list[list[PlannedRequest]] = [[] for _ in range(clients)]
     for index, arrival in enumerate(trace.arrivals):
         leaves = chance.random() < give_up_rate
         at = chance.randrange(arrival.output_tokens) if leaves else NEVER
-        shares[index % clients].append(Work(arrival.at_s, arrival.output_tokens, at))
+        shares[index % clients].append(PlannedRequest(arrival.at_s, arrival.output_tokens, at))
     return shares
 
 
@@ -119,12 +121,12 @@ class _Bench:
         self.pipe = pipe
         self.children = children
         self.scratch = scratch
-        self.watch = Watch(progress, len(trace.arrivals), trace.output_tokens)
+        self.watch = ProgressReporter(progress, len(trace.arrivals), trace.output_tokens)
         self.stop = stop
         self.ending = False
         self.workers: list[Child] = []
         self.clients: list[Child] = []
-        self.meter = Meter.start()
+        self.meter = UsageMeter.start()
         self.processor_cpu = 0.0
         self.ranks = range(pipe.topology.data_parallel_size)
         self.scheduler = Scheduler(
@@ -173,7 +175,7 @@ class _Bench:
         shares = deal(self.trace, o.client_count(), o.abort_rate / 2, o.seed)
         patience_s = PATIENCE_S + (10 / o.rate if o.rate else 0.0)
         self.processor_cpu = self._processors(cpu_s)
-        self.meter = Meter.start()
+        self.meter = UsageMeter.start()
         for index, share in enumerate(shares):
             work = self.scratch / f"work-{index}.json"
             work.write_text(json.dumps(share))

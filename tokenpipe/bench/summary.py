@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import os
-import platform
 from collections import Counter
-from pathlib import Path
 from typing import Any
 
 from tokenpipe.topology import Topology
 
+from .machine_info import describe_machine
 from .options import Options
 from .traces import Trace
 
@@ -43,7 +41,7 @@ def summarise(
         "requests": len(trace.arrivals),
         "ended": ended,
         "reasons": dict(reasons),
-        "given_up": sum(c["given_up"] for c in clients),
+        "cancelled": sum(c["cancelled"] for c in clients),
         "tokens_in": sum(w["tokens"] for w in workers),
         "tokens_out": tokens,
         **wrong,
@@ -63,7 +61,7 @@ def summarise(
         "errors": [error for c in clients for error in c["errors"]][:10],
         "trace": {"name": trace.name, "credit": trace.credit, "skipped": trace.skipped},
         "config": {**options.as_dict(topology), "topology": topology.to_json_dict()},
-        "machine": machine(),
+        "machine": describe_machine(),
     }
     complete = options.discard or ended == len(trace.arrivals)
     # An engine that ends because all is delivered owes its workers no acknowledgement of rows
@@ -109,20 +107,3 @@ def _cpu(
 def _worst(parts: list[dict[str, float]]) -> dict[str, float]:
     """Return each quantile of the process that fares worst."""
     return {key: max(part[key] for part in parts) for key in parts[0]} if parts else {}
-
-
-def machine() -> dict[str, Any]:
-    """Describe the machine and the Python that a figure was measured with."""
-    cpu = "unknown"
-    for line in Path("/proc/cpuinfo").read_text().splitlines():
-        if line.startswith("model name"):
-            cpu = line.partition(":")[2].strip()
-            break
-    return {
-        "cpu": cpu,
-        "cores": len(os.sched_getaffinity(0)),
-        "python": platform.python_version(),
-        "python_build": " ".join(platform.python_build()),
-        "compiler": platform.python_compiler(),
-        "kernel": platform.release(),
-    }

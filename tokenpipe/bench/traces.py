@@ -22,7 +22,7 @@ from typing import NamedTuple
 
 from tokenpipe.errors import ConfigError
 
-from .sample import CREDIT, LENGTHS
+from .azure_lengths import CREDIT, LENGTHS
 
 MAX_TOKENS = 1 << 24  # a length beyond it is a mistake in the file, not a request
 
@@ -61,7 +61,7 @@ class Trace:
         return Trace(self.name, self.credit, arrivals, self.skipped)
 
 
-class _Form(NamedTuple):
+class _TraceForm(NamedTuple):
     name: str
     columns: tuple[str, str, str]
     seconds: Callable[[str], float]
@@ -84,13 +84,13 @@ def _mooncake_seconds(text: str) -> float:
 
 
 _FORMS = (
-    _Form(
+    _TraceForm(
         "azure",
         ("TIMESTAMP", "ContextTokens", "GeneratedTokens"),
         _azure_seconds,
         'Azure LLM inference trace (CC-BY 4.0, Azure Public Dataset; Patel et al., "Splitwise")',
     ),
-    _Form(
+    _TraceForm(
         "mooncake",
         ("timestamp_ms", "input_length", "output_length"),
         _mooncake_seconds,
@@ -136,7 +136,7 @@ def sample(requests: int, seed: int = 0, rate: float | None = None) -> Trace:
     return Trace("built-in sample", CREDIT, tuple(arrivals))
 
 
-def _form_of(path: Path, line: int, header: Sequence[str]) -> _Form:
+def _form_of(path: Path, line: int, header: Sequence[str]) -> _TraceForm:
     for form in _FORMS:
         if set(form.columns) <= set(header):
             return form
@@ -145,7 +145,7 @@ def _form_of(path: Path, line: int, header: Sequence[str]) -> _Form:
 
 
 def _arrivals(
-    path: Path, lines: Iterator[tuple[int, list[str]]], form: _Form, where: tuple[int, ...]
+    path: Path, lines: Iterator[tuple[int, list[str]]], form: _TraceForm, where: tuple[int, ...]
 ) -> Iterator[Arrival]:
     for number, cells in lines:
         if len(cells) <= max(where):

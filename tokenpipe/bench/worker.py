@@ -22,11 +22,12 @@ from tokenpipe.errors import LaneFull, LaneLost
 from tokenpipe.runners import PlanLane, Publisher, Publishes, StepLane
 from tokenpipe.wire import StepPlan
 
-from .batch import Batch, Rows
-from .cpu import Meter, pin
 from .oracle import VOCAB_BITS, logprobs_of
-from .pace import Pace, Samples
-from .tally import Tally
+from .oracle_batch import OracleBatch, OracleRows
+from .pace import Pace
+from .process_usage import UsageMeter, pin
+from .progress import TokenCounter
+from .samples import Samples
 
 IDLE_WAIT_S = 0.5  # for plans, while there is nothing to publish; less where the Publisher says so
 FULL_WAIT_S = 0.001  # between two attempts at a full lane
@@ -78,7 +79,7 @@ class Worker:
 
     lane: PlanLane
     pub: PacedPublishes
-    batch: Batch
+    batch: OracleBatch
     rate: float | None = None
     steps: int | None = None
     most_rows: int | None = None
@@ -93,14 +94,14 @@ class Worker:
     rows: int = 0
     tokens: int = 0
     publish_ns: Samples = field(default_factory=Samples)
-    tally: Tally = field(default_factory=Tally)
-    meter: Meter | None = None  # runs from the first plan
+    tally: TokenCounter = field(default_factory=TokenCounter)
+    meter: UsageMeter | None = None  # runs from the first plan
 
     def __post_init__(self) -> None:
         self._pace = Pace(self.rate, self.clock())
 
     def run(self) -> None:
-        """Work until the engine ends the lane, all is done or someone sets `stopped`."""
+        """Run until the engine ends the lane, all is done or someone sets `stopped`."""
         turn = self.granted_turn if self.lockstep else self.turn
         while not self._over():
             turn()
@@ -158,7 +159,7 @@ class Worker:
             self._change(plan)
 
     def _change(self, plan: StepPlan) -> None:
-        self.meter = self.meter or Meter.start()
+        self.meter = self.meter or UsageMeter.start()
         if plan.reset:
             self.batch.clear()
         self.batch.change(plan.binds, plan.frees)
@@ -186,7 +187,7 @@ class Worker:
         self.tokens += len(rows.tokens)
         self.tally.add(len(rows.tokens))
 
-    def _published(self, rows: Rows, logprobs: Any) -> bool:
+    def _published(self, rows: OracleRows, logprobs: Any) -> bool:
         """Publish a step; False where its lane is full."""
         try:
             self.pub.publish(
@@ -233,7 +234,7 @@ def main(argv: Sequence[str]) -> int:
     worker = Worker(
         lane,
         Discard() if args.discard else publisher,
-        Batch(tokens_per_row=args.tokens_per_row, overrun=args.overrun, bits=args.bits),
+        OracleBatch(tokens_per_row=args.tokens_per_row, overrun=args.overrun, bits=args.bits),
         rate=args.rate,
         steps=args.steps,
         most_rows=args.rows,
@@ -241,7 +242,7 @@ def main(argv: Sequence[str]) -> int:
         bits=args.bits,
         follow=not publisher.sends,
         lockstep=args.lockstep,
-        tally=Tally(args.tally),
+        tally=TokenCounter(args.tally),
     )
 
     def stop(*_: object) -> None:

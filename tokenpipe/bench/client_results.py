@@ -9,38 +9,38 @@ from tokenpipe.types import SamplingParams
 
 from .checker import Checker
 from .oracle import VOCAB_BITS
-from .pace import Samples
-from .tally import Tally
-from .words import TextCheck
+from .progress import TokenCounter
+from .samples import Samples
+from .text_checker import TextChecker
 
 NEVER = -1
 
 
-class Work(NamedTuple):
+class PlannedRequest(NamedTuple):
     """One request to submit: when, how long, and after how many tokens to give it up."""
 
     at_s: float
     output_tokens: int
-    give_up_at: int = NEVER
+    cancel_at: int = NEVER
 
 
-class Consumer:
+class ClientResults:
     """What both ways of reading share: the checker, the counts, the report."""
 
     def __init__(
         self,
-        work: list[Work],
+        work: list[PlannedRequest],
         logprobs: int | None = None,
         bits: int = VOCAB_BITS,
         text: bool = False,
-        tally: Tally | None = None,
+        tally: TokenCounter | None = None,
     ) -> None:
         self.work = work
         self.checker = Checker(bits=bits, logprobs=logprobs, requests=len(work))
-        self.text = TextCheck(bits, len(work)) if text else None
+        self.text = TextChecker(bits, len(work)) if text else None
         self.reasons: Counter[str] = Counter()
-        self.given_up = 0
-        self.tally = tally or Tally()
+        self.cancelled = 0
+        self.tally = tally or TokenCounter()
         self.latency = Samples()
         self.item_tokens: Counter[int] = Counter()
         self.verify_s = 0.0
@@ -49,7 +49,7 @@ class Consumer:
         self.errors: list[str] = []
         self._logprobs = logprobs
 
-    def params(self, work: Work) -> SamplingParams:
+    def params(self, work: PlannedRequest) -> SamplingParams:
         """Return the parameters of one request: its length and nothing else ends it."""
         return SamplingParams(
             max_tokens=work.output_tokens,
@@ -80,7 +80,7 @@ class Consumer:
             "misscored": verdict.misscored,
             "misspelled": 0 if self.text is None else self.text.misspelled,
             "short": self.short,
-            "given_up": self.given_up,
+            "cancelled": self.cancelled,
             "reasons": dict(self.reasons),
             "errors": self.errors[:10],
             "latency_us": self.latency.us(),

@@ -7,13 +7,13 @@ import sys
 from pathlib import Path
 
 from tests.conftest import Clock
-from tokenpipe.bench.tally import Progress, Tally, Watch, read_tally
+from tokenpipe.bench.progress import Progress, ProgressReporter, TokenCounter, read_token_count
 
 COUNT = """
 import sys
 from pathlib import Path
-from tokenpipe.bench.tally import Tally
-tally = Tally(Path(sys.argv[1]))
+from tokenpipe.bench.progress import TokenCounter
+tally = TokenCounter(Path(sys.argv[1]))
 tally.add(300)
 tally.add(1 << 33)
 """
@@ -21,17 +21,17 @@ tally.add(1 << 33)
 
 def test_a_process_counts_and_another_reads(tmp_path: Path) -> None:
     path = tmp_path / "tally"
-    assert read_tally(path) == 0
+    assert read_token_count(path) == 0
     subprocess.run([sys.executable, "-c", COUNT, str(path)], check=True)
-    assert read_tally(path) == 300 + (1 << 33)
+    assert read_token_count(path) == 300 + (1 << 33)
 
 
 def test_nobody_is_told_twice_in_a_tenth_of_a_second(tmp_path: Path, clock: Clock) -> None:
     paths = [tmp_path / "one", tmp_path / "two"]
     for path in paths:
-        Tally(path).add(5)
+        TokenCounter(path).add(5)
     told: list[Progress] = []
-    watch = Watch(told.append, 7, 100, clock)
+    watch = ProgressReporter(told.append, 7, 100, clock)
     for _ in range(3):
         watch.look(1, paths)
     clock.advance(0.11)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from tokenpipe.bench.consumer import Consumer, Work
+from tokenpipe.bench.client_results import ClientResults, PlannedRequest
 from tokenpipe.bench.oracle import logprobs_of, sequence
-from tokenpipe.bench.streams import check
+from tokenpipe.bench.stream_reader import check
 from tokenpipe.types import RequestOutput, TokenLogprobs
 
 KEY = 0xABCD_0000_0001
@@ -27,8 +27,8 @@ def outputs(*cuts: int, k: int | None = None) -> list[RequestOutput]:
     return made
 
 
-def checked(outputs: list[RequestOutput], k: int | None = None) -> Consumer:
-    me = Consumer([Work(0.0, 9)], k)
+def checked(outputs: list[RequestOutput], k: int | None = None) -> ClientResults:
+    me = ClientResults([PlannedRequest(0.0, 9)], k)
     check(me, KEY, outputs)
     me.ended(KEY, "length", 9, 9, None)
     return me
@@ -57,7 +57,7 @@ def test_logprobs_of_each_token_are_its_own() -> None:
 
 
 def test_a_request_that_never_said_anything_has_nothing_wrong() -> None:
-    me = Consumer([Work(0.0, 9)])
+    me = ClientResults([PlannedRequest(0.0, 9)])
     check(me, KEY, [])
     me.ended(KEY, "left", 0, 9, None)
     assert me.checker.verdict().wrong == 0 and me.short == 0

@@ -44,7 +44,7 @@ def write_tokenizer(path: Path) -> None:
     )
 
 
-class TextCheck:
+class TextChecker:
     """Prove that every request's text is that of its tokens: whole, once, in order."""
 
     def __init__(self, bits: int = VOCAB_BITS, requests: int = 0) -> None:

@@ -15,7 +15,7 @@ from tokenpipe.wire import StepBind
 from .oracle import I32, I64, VOCAB_BITS, mix, seeds
 
 
-class Rows(NamedTuple):
+class OracleRows(NamedTuple):
     """What one step publishes: handles i64[n], tokens i32[n * k], drained i64[m]."""
 
     handles: I64
@@ -27,7 +27,7 @@ class Rows(NamedTuple):
 _NONE: I64 = np.zeros(0, dtype=np.int64)
 
 
-class Batch:
+class OracleBatch:
     """Hold the running handles of one rank in the order in which they were bound.
 
     A handle gets tokens until it is freed or has had `overrun` steps beyond the length that its
@@ -86,7 +86,7 @@ class Batch:
         self._keep(self._left > 0)
         self._spread()
 
-    def step(self) -> Rows:
+    def step(self) -> OracleRows:
         """Return the next step's rows. The arrays are valid until the next call."""
         drained = _NONE
         if self._drained:
@@ -97,7 +97,7 @@ class Batch:
         np.add(self._walk, self._leap, out=self._walk)
         self._taken += 1
         self._steps_to_change -= 1
-        rows = Rows(self._handles, tokens, self._counts, drained)
+        rows = OracleRows(self._handles, tokens, self._counts, drained)
         if self._steps_to_change == 0:  # somebody falls silent; `rows` keeps its own arrays
             self._settle()
             self._keep(self._left > 0)

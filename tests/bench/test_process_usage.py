@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from tokenpipe.bench.cpu import Meter, cpu_s, pin, rss_mb
+from tokenpipe.bench.process_usage import UsageMeter, cpu_s, pin, rss_mb
 
 
 def burn(seconds: float) -> None:
@@ -45,7 +45,7 @@ def test_counts_all_threads_of_another_process() -> None:
 
 
 def test_a_meter_counts_from_its_start() -> None:
-    meter = Meter.start()
+    meter = UsageMeter.start()
     burn(0.01)
     spent = meter.spent()
     assert 0.01 <= spent["cpu_s"] <= spent["wall_s"] + 0.5

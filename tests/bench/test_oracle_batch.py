@@ -4,8 +4,8 @@ import random
 
 import pytest
 
-from tokenpipe.bench.batch import Batch
 from tokenpipe.bench.oracle import sequence
+from tokenpipe.bench.oracle_batch import OracleBatch
 from tokenpipe.wire import StepBind
 
 
@@ -13,7 +13,7 @@ def bind(handle: int, key: int, at: int = 0, max_tokens: int = 100) -> StepBind:
     return StepBind(handle, key, output_tokens=at, max_tokens=max_tokens)
 
 
-def steps(batch: Batch, number: int) -> dict[int, list[int]]:
+def steps(batch: OracleBatch, number: int) -> dict[int, list[int]]:
     """Run steps; return the tokens of each handle."""
     got: dict[int, list[int]] = {}
     for _ in range(number):
@@ -29,7 +29,7 @@ def steps(batch: Batch, number: int) -> dict[int, list[int]]:
 @pytest.mark.parametrize("k", [1, 3])
 def test_handles_get_their_tokens_through_all_changes(k: int) -> None:
     chance = random.Random(3)
-    batch = Batch(tokens_per_row=k)
+    batch = OracleBatch(tokens_per_row=k)
     key_of: dict[int, int] = {}
     begin: dict[int, int] = {}
     got: dict[int, list[int]] = {}
@@ -48,7 +48,7 @@ def test_handles_get_their_tokens_through_all_changes(k: int) -> None:
 
 
 def test_a_handle_falls_silent_after_its_length_and_the_overrun() -> None:
-    batch = Batch(tokens_per_row=2, overrun=1)
+    batch = OracleBatch(tokens_per_row=2, overrun=1)
     batch.change([bind(1, 11, at=3, max_tokens=8), bind(2, 22, at=0, max_tokens=100)], [])
     got = steps(batch, 10)
     assert len(got[1]) == 6 + 2 and len(got[2]) == 20
@@ -56,7 +56,7 @@ def test_a_handle_falls_silent_after_its_length_and_the_overrun() -> None:
 
 
 def test_a_free_is_answered_once_also_when_silent_or_never_run() -> None:
-    batch = Batch(overrun=0)
+    batch = OracleBatch(overrun=0)
     batch.change([bind(1, 11, max_tokens=1), bind(2, 22)], [])
     steps(batch, 3)
     batch.change([bind(3, 33)], [1, 2, 3])
@@ -68,11 +68,11 @@ def test_a_free_is_answered_once_also_when_silent_or_never_run() -> None:
 
 
 def test_a_bind_that_has_all_its_tokens_runs_only_the_overrun() -> None:
-    batch = Batch(overrun=0)
+    batch = OracleBatch(overrun=0)
     batch.change([bind(1, 11, at=8, max_tokens=8)], [])
     assert not batch.due
 
 
 def test_refuses_no_tokens_a_row() -> None:
     with pytest.raises(ValueError, match="tokens_per_row"):
-        Batch(tokens_per_row=0)
+        OracleBatch(tokens_per_row=0)

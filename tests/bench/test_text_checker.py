@@ -9,7 +9,7 @@ import pytest
 
 from tokenpipe import _core
 from tokenpipe.bench.oracle import sequence
-from tokenpipe.bench.words import WIDTH, TextCheck, words, write_tokenizer
+from tokenpipe.bench.text_checker import WIDTH, TextChecker, words, write_tokenizer
 from tokenpipe.postprocess import Detokenizer, load_vocabulary
 from tokenpipe.wire import OutputFrame
 
@@ -49,7 +49,7 @@ def test_words_are_what_a_processor_reads(tmp_path: Path) -> None:
 def test_a_right_text_is_right_however_it_comes(cut: int) -> None:
     tokens = sequence(KEY, 0, 5)
     text = text_of(tokens)
-    check = TextCheck()
+    check = TextChecker()
     check.frame(frame([(0, [], 0, text[:cut])]))
     check.frame(frame([(0, tokens, cut, text[cut:])]))
     check.finish(KEY, 5)
@@ -60,7 +60,7 @@ def test_a_right_text_is_right_however_it_comes(cut: int) -> None:
 def test_a_wrong_text_is_found(fault: str) -> None:
     tokens = sequence(KEY, 0, 5)
     text = text_of(tokens)
-    check = TextCheck()
+    check = TextChecker()
     match fault:
         case "letter":
             check.frame(frame([(0, tokens, 0, b"#" + text[1:])]))

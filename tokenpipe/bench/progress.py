@@ -20,7 +20,7 @@ class Progress(NamedTuple):
     of_tokens: int
 
 
-class Tally:
+class TokenCounter:
     """A count in a page of a file, which costs its process next to nothing."""
 
     def __init__(self, path: Path | None = None) -> None:
@@ -37,7 +37,7 @@ class Tally:
         self._count[0] += tokens
 
 
-def read_tally(path: Path) -> int:
+def read_token_count(path: Path) -> int:
     """Return the count of another process, 0 before it began."""
     try:
         return int.from_bytes(path.read_bytes(), "little")
@@ -45,7 +45,7 @@ def read_tally(path: Path) -> int:
         return 0
 
 
-class Watch:
+class ProgressReporter:
     """Tell `progress` ten times a second how far a run is, however often it is asked to."""
 
     def __init__(
@@ -67,5 +67,5 @@ class Watch:
         now = self._clock()
         if now >= self._due:
             self._due = now + LOOK_S
-            tokens = sum(map(read_tally, tallies))
+            tokens = sum(map(read_token_count, tallies))
             self._progress(Progress(requests, self._requests, tokens, self._tokens))

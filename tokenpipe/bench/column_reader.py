@@ -13,7 +13,7 @@ from tokenpipe.types import FINISH_CODES
 from tokenpipe.wire import OutputFrame
 
 from .checker import UNKNOWN_OFFSET
-from .consumer import Consumer, Work
+from .client_results import ClientResults, PlannedRequest
 
 PROMPT_TOKENS = 8  # sent for each request; the lengths of a trace's prompts cost us nothing
 AHEAD_S = 5.0  # a row that begins beyond where its request stands waits so long for the others
@@ -33,11 +33,11 @@ class ColumnReader:
     the report then has fewer ends than requests.
     """
 
-    def __init__(self, client: Client, me: Consumer, patience_s: float = 60.0) -> None:
+    def __init__(self, client: Client, me: ClientResults, patience_s: float = 60.0) -> None:
         self._client = client
         self._me = me
         self._patience_s = patience_s
-        self._live: dict[int, Work] = {}
+        self._live: dict[int, PlannedRequest] = {}
         self._leaving: dict[int, int] = {}  # key -> tokens after which it is given up
         self._held: list[_Held] = []  # with rows that begin beyond where their request stands
 
@@ -62,14 +62,14 @@ class ColumnReader:
             self._check_what_fits(time.monotonic())
         self._check_what_fits(float("inf"))
 
-    def _submit(self, work: Work) -> None:
+    def _submit(self, work: PlannedRequest) -> None:
         key = self._client.submit([0] * PROMPT_TOKENS, self._me.params(work))
         self._expect(key, work)
-        if work.give_up_at >= 0:
-            self._leaving[key] = work.give_up_at
+        if work.cancel_at >= 0:
+            self._leaving[key] = work.cancel_at
             self._give_up([key])
 
-    def _expect(self, key: int, work: Work) -> None:
+    def _expect(self, key: int, work: PlannedRequest) -> None:
         self._me.checker.add(key)
         self._live[key] = work
 
@@ -138,5 +138,5 @@ class ColumnReader:
             tokens = self._leaving.get(key)
             if tokens is not None and self._me.checker.received(key) >= tokens:
                 del self._leaving[key]
-                self._me.given_up += 1
+                self._me.cancelled += 1
                 self._client.give_up(key)

@@ -6,13 +6,13 @@ import io
 
 from rich.console import Console
 
-from tokenpipe.bench.bar import bar
-from tokenpipe.bench.tally import Progress
+from tokenpipe.bench.progress import Progress
+from tokenpipe.bench.progress_bar import progress_bar
 
 
 def test_shows_tokens_their_rate_and_what_is_left() -> None:
     out = io.StringIO()
-    with bar(Console(file=out, force_terminal=True, width=80)) as shown:
+    with progress_bar(Console(file=out, force_terminal=True, width=80)) as shown:
         for tokens in range(0, 5001, 1000):
             shown.show(Progress(2, 64, tokens, 10_000))
     text = out.getvalue()

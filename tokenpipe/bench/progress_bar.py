@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.table import Column
 from rich.text import Text
 
-from .tally import Progress
+from .progress import Progress
 
 
 class _Speed(rp.ProgressColumn):
@@ -21,7 +21,7 @@ class _Speed(rp.ProgressColumn):
         return Text("" if task.speed is None else f"{task.speed:,.0f} tokens/s")
 
 
-class Bar:
+class ProgressBar:
     """A bar of one run."""
 
     def __init__(self, shown: rp.Progress) -> None:
@@ -40,7 +40,7 @@ class Bar:
 
 
 @contextmanager
-def bar(console: Console) -> Iterator[Bar]:
+def progress_bar(console: Console) -> Iterator[ProgressBar]:
     """Show a bar, which is gone when the block ends."""
     columns = (
         rp.BarColumn(bar_width=20),
@@ -52,4 +52,4 @@ def bar(console: Console) -> Iterator[Bar]:
         rp.TextColumn("left"),
     )
     with rp.Progress(*columns, console=console, transient=True) as shown:
-        yield Bar(shown)
+        yield ProgressBar(shown)

@@ -41,14 +41,14 @@ def pin(cpu: int) -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class Meter:
+class UsageMeter:
     """Hold a point in time of this process; `spent` says what was used since."""
 
     cpu_at_s: float
     wall_at_s: float
 
     @classmethod
-    def start(cls) -> Meter:
+    def start(cls) -> UsageMeter:
         """Return a meter that stands at now."""
         return cls(cpu_s(), time.monotonic())
 

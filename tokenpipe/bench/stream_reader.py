@@ -8,8 +8,8 @@ import time
 from tokenpipe.client import AsyncClient, AsyncStream
 from tokenpipe.types import RequestOutput, TokenLogprobs
 
-from .columns import PROMPT_TOKENS
-from .consumer import Consumer, Work
+from .client_results import ClientResults, PlannedRequest
+from .column_reader import PROMPT_TOKENS
 
 
 class StreamReader:
@@ -19,7 +19,7 @@ class StreamReader:
     then has fewer ends than requests.
     """
 
-    def __init__(self, client: AsyncClient, me: Consumer, patience_s: float = 60.0) -> None:
+    def __init__(self, client: AsyncClient, me: ClientResults, patience_s: float = 60.0) -> None:
         self._client = client
         self._me = me
         self._patience_s = patience_s
@@ -43,7 +43,7 @@ class StreamReader:
                 await asyncio.wait(pending)
                 return
 
-    async def _request(self, work: Work, begin: float, index: int) -> None:
+    async def _request(self, work: PlannedRequest, begin: float, index: int) -> None:
         me = self._me
         delay_s = begin + work.at_s - time.monotonic()
         if delay_s > 0:
@@ -54,11 +54,11 @@ class StreamReader:
         stream = self._client.generate([0] * PROMPT_TOKENS, me.params(work), request_id=name)
         assert isinstance(stream, AsyncStream)  # one sample
         kept: list[RequestOutput] = []
-        received, leaving, reason = 0, work.give_up_at >= 0, ""
+        received, leaving, reason = 0, work.cancel_at >= 0, ""
         while not reason:
-            if leaving and received >= work.give_up_at:
+            if leaving and received >= work.cancel_at:
                 leaving = False
-                me.given_up += 1
+                me.cancelled += 1
                 if index % 2:  # both ways: to walk away, and to ask for the end and wait for it
                     await stream.aclose()
                     reason = "left"
@@ -81,7 +81,7 @@ class StreamReader:
         me.verify_s += time.thread_time() - cpu
 
 
-def check(me: Consumer, key: int, outputs: list[RequestOutput]) -> None:
+def check(me: ClientResults, key: int, outputs: list[RequestOutput]) -> None:
     """Check the deltas of one request, which ends with them.
 
     Deltas that follow one another are checked as one: the checker works on columns.
