@@ -5,6 +5,7 @@ PYTHON ?= python3
 VENV   := .venv
 PY     := $(VENV)/bin/python
 RUNS   := $(VENV)/.runs
+LINTS  := $(VENV)/.lints
 READY  := $(VENV)/.ready
 ARGS   ?=
 
@@ -16,7 +17,7 @@ help:
 	@echo "make demo     chats with SmolLM2-135M in the terminal (sets all of it up: 1 GB)"
 	@echo "make examples installs PyTorch, transformers and OpenVINO, and runs the examples' tests"
 	@echo "make serve    builds, runs python -m tokenpipe serve \$$(ARGS): synthetic tokens over HTTP"
-	@echo "make check    ruff, mypy --strict, C warnings as errors, clang-format"
+	@echo "make check    ruff, mypy --strict, C warnings as errors, clang-format (sets up 500 MB)"
 	@echo "make soak     the tests that take minutes, and all that hypothesis can think of (an hour)"
 	@echo "make test-c   the tests of the C half under the address and undefined sanitizers"
 	@echo "make build | format | clean"
@@ -29,9 +30,15 @@ $(RUNS): pyproject.toml setup.py
 		$(PY) -m pip install -q --disable-pip-version-check -e ".[serve,text]" "setuptools>=68"
 	@touch $@
 
+# What it takes to check it: no framework.
+$(LINTS): pyproject.toml setup.py | $(RUNS)
+	@test $(READY) -nt pyproject.toml || \
+		$(PY) -m pip install -q --disable-pip-version-check -e ".[lint]"
+	@touch $@
+
 # What it takes to work on it.
 $(READY): pyproject.toml setup.py | $(RUNS)
-	$(PY) -m pip install -q --disable-pip-version-check -e ".[dev,rivals]"
+	$(PY) -m pip install -q --disable-pip-version-check -e ".[dev]"
 	@touch $@
 
 venv: $(READY)
@@ -74,13 +81,13 @@ soak: $(READY) build
 	TOKENPIPE_HYPOTHESIS=soak $(PY) -m pytest -m "soak or hypothesis" \
 		--timeout 1800 -o faulthandler_timeout=1800 $(ARGS)
 
-check: $(READY) build
+check: $(LINTS) build
 	$(PY) -m ruff check .
 	$(PY) -m ruff format --check .
 	$(PY) -m mypy
 	$(PY) -m tests.lint_c
 
-format: $(READY)
+format: $(LINTS)
 	$(PY) -m ruff check --fix .
 	$(PY) -m ruff format .
 	$(PY) -m tests.lint_c --format

@@ -2,11 +2,15 @@
 
 from asyncio import AbstractEventLoop, Future
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeAlias
 
+from numpy.typing import NDArray
 from typing_extensions import Buffer, Self
 
 from tokenpipe.types import OutputAnnex, RequestOutput
+
+# numpy's own stubs call an array a Buffer from Python 3.12 on.
+_Array: TypeAlias = Buffer | NDArray[Any]
 
 WIRE_VERSION: int
 
@@ -16,9 +20,11 @@ def peek(frame: Buffer, /) -> tuple[int, int, int, int, int]: ...
 def check_value(value: Buffer, max_depth: int, /) -> None: ...
 def unpack_step(frame: Buffer, /) -> tuple[tuple[int, ...], dict[int, bytes]]: ...
 def unpack_output(frame: Buffer, /) -> tuple[tuple[int, ...], dict[int, bytes]]: ...
-def pack_step(header: tuple[int, ...], columns: dict[int, Buffer], /) -> bytes: ...
+
+# Columns are contiguous buffers by id.
+def pack_step(header: tuple[int, ...], columns: dict[int, Any], /) -> bytes: ...
 def split_text(lengths: Buffer, width: int, text: Buffer, /) -> list[str]: ...
-def pack_output(header: tuple[int, ...], columns: dict[int, Buffer], /) -> bytes: ...
+def pack_output(header: tuple[int, ...], columns: dict[int, Any], /) -> bytes: ...
 
 # What SendWindow.send returns, 0 beside them. Up to SENT_LOOK the frame is taken: it is the only
 # one retained, or it is time to look for acknowledgements.
@@ -99,7 +105,7 @@ class StepPacker:
         slots: int,
         vocab_size: int = ...,
         window: SendWindow = ...,
-        convert: Callable[[Any, str, str], Buffer] = ...,
+        convert: Callable[[Any, str, str], _Array] = ...,
     ) -> None: ...
     def pack(
         self,
@@ -109,17 +115,17 @@ class StepPacker:
         seq: int,
         step: int,
         mono_ns: int,
-        handles: Buffer,
-        tokens: Buffer,
-        counts: Buffer | None = None,
-        status: Buffer | None = None,
-        drained: Buffer | None = None,
-        lp_k: Buffer | None = None,
-        lp_ids: Buffer | None = None,
-        lp_values: Buffer | None = None,
-        lp_ranks: Buffer | None = None,
-        annex_len: Buffer | None = None,
-        annex: Buffer | None = None,
+        handles: _Array,
+        tokens: _Array,
+        counts: _Array | None = None,
+        status: _Array | None = None,
+        drained: _Array | None = None,
+        lp_k: _Array | None = None,
+        lp_ids: _Array | None = None,
+        lp_values: _Array | None = None,
+        lp_ranks: _Array | None = None,
+        annex_len: _Array | None = None,
+        annex: _Array | None = None,
     ) -> bytes: ...
     def commit(self) -> None: ...
     def pack_next(

@@ -15,7 +15,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BeforeValidator, Field
 from typing_extensions import Self
 
-from tokenpipe.config import FrozenConfig, Misfit
+from tokenpipe.config import Accepts, FrozenConfig, Misfit, default
 from tokenpipe.errors import ConfigError
 from tokenpipe.types import MAX_DP, MAX_SLOTS
 
@@ -39,20 +39,21 @@ Seconds = Annotated[
     float, Field(gt=0, le=86_400, allow_inf_nan=False, description="seconds as a number")
 ]
 TokenId = Annotated[int, Field(ge=0, lt=1 << 31)]
-Directory = Annotated[Path, BeforeValidator(_path)]
-FilePath = Annotated[Path, BeforeValidator(_path)]
+TokenIds = Annotated[tuple[TokenId, ...], BeforeValidator(_tuple)]
+Directory = Accepts[Annotated[Path, BeforeValidator(_path)] | None, str]
+FilePath = Accepts[Annotated[Path, BeforeValidator(_path)] | None, str]
 # Anything that can be one file name; how long a socket's path may get is for the transport to say.
 Name = Annotated[str, Field(min_length=1, max_length=100, pattern=r"^[^./\pC][^/\pC]*$")]
 
 
-class Processors(FrozenConfig):
+class Processors(FrozenConfig, frozen=True):
     """How rows are turned into output: in processes of their own, or inline in the engine's."""
 
     mode: Literal["process", "inline"] = "process"
     count: Count | None = None  # None: one per DP rank, at most the cores
 
 
-class Bounds(FrozenConfig):
+class Bounds(FrozenConfig, frozen=True):
     """Most bytes that each queue may hold."""
 
     lane_bytes: Bytes = 64 * _MIB  # unacknowledged frames of one lane, at their sender
@@ -63,7 +64,7 @@ class Bounds(FrozenConfig):
     park_bytes: Bytes = 4 * _MIB  # rows of one rank that came before their bind
 
 
-class Timeouts(FrozenConfig):
+class Timeouts(FrozenConfig, frozen=True):
     """Longest waits, in seconds."""
 
     startup_s: Seconds = 30.0  # a child, a peer: from start to its welcome
@@ -76,7 +77,7 @@ class Timeouts(FrozenConfig):
     stuck_s: Seconds = 10.0  # a process of `serve` without a sign of life is reported
 
 
-class Policies(FrozenConfig):
+class Policies(FrozenConfig, frozen=True):
     """What follows where a process dies after its start, or falls silent.
 
     `fail` ends the pipeline, or the server, with an error. All but `processor` is for `serve`.
@@ -92,7 +93,7 @@ class Policies(FrozenConfig):
     lost_rank: Literal["move", "end"] = "move"  # its requests go on at another, or end
 
 
-class Api(FrozenConfig):
+class Api(FrozenConfig, frozen=True):
     """The HTTP server of `serve`."""
 
     host: Annotated[str, Field(min_length=1, max_length=255)] = "127.0.0.1"
@@ -101,20 +102,20 @@ class Api(FrozenConfig):
     timeout_graceful_shutdown: Seconds = 30.0  # for open streams, from the first signal
     timeout_send: Seconds = 60.0  # a reader that took nothing for so long is cut off
     model: Annotated[str, Field(min_length=1, max_length=255)] = "tokenpipe"  # its name in answers
-    chat_template: FilePath | None = None  # None: the one beside the tokenizer
+    chat_template: FilePath = default(None)  # None: the one beside the tokenizer
     max_body_bytes: Bytes = 16 * _MIB
     backlog: Annotated[int, Field(ge=1, le=65_535)] = 2048
     access_log: bool = False
 
 
-class Log(FrozenConfig):
+class Log(FrozenConfig, frozen=True):
     """What the processes' own log lines look like."""
 
     format: Literal["human", "json"] = "human"
     level: Literal["debug", "info", "warning", "error"] = "info"
 
 
-class Topology(FrozenConfig):
+class Topology(FrozenConfig, frozen=True):
     """One instance: its ranks, processors, clients, bounds and deadlines.
 
     Construction raises ConfigError for unknown keys, wrong types and impossible combinations.
@@ -127,19 +128,19 @@ class Topology(FrozenConfig):
     platform: Literal["cpu", "gpu", "xpu", "metax_gpu"] = "cpu"  # of the workers
     slots_per_rank: Annotated[int, Field(ge=1, le=MAX_SLOTS)] = 256
     vocab_size: Annotated[int, Field(ge=1, le=1 << 31)] | None = None  # None: any int32 >= 0
-    tokenizer: FilePath | None = None  # a tokenizer.json; None: requests have no text
-    eos_token_ids: Annotated[tuple[TokenId, ...], BeforeValidator(_tuple)] = ()
-    processors: Processors = Processors()
+    tokenizer: FilePath = default(None)  # a tokenizer.json; None: requests have no text
+    eos_token_ids: Accepts[TokenIds, list[int]] = default(())
+    processors: Accepts[Processors, Mapping[str, Any]] = default(Processors())
     clients: Count = 8  # at most so many at a time
     max_queued_requests: Annotated[int, Field(ge=0, le=1_000_000)] = 8192  # `serve`: without a slot
     backpressure: Literal["block", "fail"] = "block"
-    bounds: Bounds = Bounds()
-    timeouts: Timeouts = Timeouts()
-    api: Api = Api()
-    policies: Policies = Policies()
-    log: Log = Log()
-    runtime_dir: Directory | None = None  # where the instance's private directory is made
-    log_dir: Directory | None = None  # None: inside the instance's directory, gone with it
+    bounds: Accepts[Bounds, Mapping[str, Any]] = default(Bounds())
+    timeouts: Accepts[Timeouts, Mapping[str, Any]] = default(Timeouts())
+    api: Accepts[Api, Mapping[str, Any]] = default(Api())
+    policies: Accepts[Policies, Mapping[str, Any]] = default(Policies())
+    log: Accepts[Log, Mapping[str, Any]] = default(Log())
+    runtime_dir: Directory = default(None)  # where the instance's private directory is made
+    log_dir: Directory = default(None)  # None: inside the instance's directory, gone with it
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Self:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 from typing_extensions import Self
@@ -30,13 +30,38 @@ class Impossible(Exception):
         self.misfits = misfits
 
 
-class FrozenConfig(BaseModel):
+Is = TypeVar("Is")
+Takes = TypeVar("Takes")
+
+if TYPE_CHECKING:
+
+    class Accepts(Generic[Is, Takes]):
+        """A key that reads as `Is`, and whose value may be given as a `Takes` instead."""
+
+        def __get__(self, config: object, kind: type | None = None, /) -> Is: ...
+        def __set__(self, config: object, value: Is | Takes, /) -> None: ...
+
+else:
+
+    class Accepts:
+        """Is the key's own type where pydantic reads it, which converts and checks by itself."""
+
+        def __class_getitem__(cls, types: tuple[Any, Any]) -> Any:
+            return types[0]
+
+
+def default(value: Any) -> Any:
+    """Return the value: a key that is declared with `Accepts` needs a default of any type."""
+    return value
+
+
+class FrozenConfig(BaseModel, frozen=True):
     """A frozen value with declared keys; any misfit is a ConfigError that lists all of them.
 
     Types are strict (a bool is never an int, a string never a number), unknown keys are refused.
     """
 
-    model_config = ConfigDict(frozen=True, strict=True, extra="forbid")
+    model_config = ConfigDict(strict=True, extra="forbid")
 
     if not TYPE_CHECKING:  # the type checker keeps the field-by-field signature
 
