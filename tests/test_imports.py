@@ -21,7 +21,7 @@ ROLE = {"types", "rows", "errors", "wire", "transport", "topology", "metrics", "
 BELOW = ROLE | {"config", "logs", "postprocess", "processor", "runners", "client", "supervisor"}
 BELOW |= {"notify", "events"}
 MAY_ENTER = {
-    "types": set(),
+    "types": {"_core"},
     "events": {"types"},
     "rows": set(),
     "errors": set(),

@@ -7,7 +7,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tokenpipe.types import MAX_STOP_BYTES, SamplingParams
+from tokenpipe._core import MAX_STOP_BYTES
+from tokenpipe.types import SamplingParams
 
 
 @pytest.mark.parametrize("ids", [[2, 3], (2, 3), range(2, 4), np.array([2, 3]), iter((2, 3))])

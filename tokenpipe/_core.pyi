@@ -12,7 +12,132 @@ from tokenpipe.types import OutputAnnex, RequestOutput
 # numpy's own stubs call an array a Buffer from Python 3.12 on.
 _Array: TypeAlias = Buffer | NDArray[Any]
 
+# --- numbers, each defined in C and named once here and once where it is used ---------------------
+
 WIRE_VERSION: int
+
+# wire.Kind
+KIND_LANE: int
+KIND_STEP: int
+KIND_OUTPUT: int
+KIND_CONTROL: int
+
+# of a handle, see types.make_handle
+DP_BITS: int
+SLOT_BITS: int
+GENERATION_BITS: int
+
+# types.RowStatus
+ROW_OK: int
+ROW_DRAINED: int
+ROW_RECOVERY_STOP: int
+ROW_ERROR: int
+ROW_BAD_TOKEN: int
+ROW_FINISHED: int
+
+# the place in types.FINISH_CODES
+FINISH_NONE: int
+FINISH_STOP: int
+FINISH_LENGTH: int
+FINISH_ABORT: int
+FINISH_ERROR: int
+
+# wire.StepColumn
+STEP_HANDLES: int
+STEP_COUNTS: int
+STEP_TOKENS: int
+STEP_STATUS: int
+STEP_POSITION: int
+STEP_LP_K: int
+STEP_LP_IDS: int
+STEP_LP_VALUES: int
+STEP_LP_RANKS: int
+STEP_ANNEX_LEN: int
+STEP_ANNEX: int
+
+# wire.OutputColumn
+OUT_KEYS: int
+OUT_COUNTS: int
+OUT_TOKENS: int
+OUT_OFFSETS: int
+OUT_FINISH: int
+OUT_STOP_REASON: int
+OUT_LP_K: int
+OUT_LP_IDS: int
+OUT_LP_VALUES: int
+OUT_LP_RANKS: int
+OUT_ERROR_LEN: int
+OUT_ERROR: int
+OUT_TEXT_LEN: int
+OUT_TEXT: int
+OUT_TEXT_OFFSET: int
+OUT_STOP_STRING: int
+OUT_CACHED: int
+OUT_ANNEX_LEN: int
+OUT_ANNEX: int
+OUT_ANNEX_OFFSET: int
+OFFSET_UNKNOWN: int  # of a final row whose writer cannot know it: the stream ends where it stands
+NO_STOP: int  # of stop_reason and stop_string
+
+# types.RequestOutputKind
+OUTPUT_CUMULATIVE: int
+OUTPUT_DELTA: int
+OUTPUT_FINAL_ONLY: int
+
+# processor.numbers.State
+STATE_GONE: int
+STATE_PARKED: int
+STATE_RUNNING: int
+STATE_PREEMPTING: int
+STATE_ABORTING: int
+STATE_LINGERING: int
+
+# processor.numbers.Happened
+EVENT_FINISHED: int
+EVENT_ROW_ERROR: int
+EVENT_DRAINED: int
+EVENT_GAP: int
+EVENT_PREFILLED: int
+EVENT_PARKED: int
+EVENT_PARK_LOST: int
+EVENT_CROWDED: int
+EVENT_SENT: int
+EVENT_SHED: int
+
+# processor.numbers.Cause
+CAUSE_RECOVERY_STOP: int
+CAUSE_WORKER: int
+CAUSE_REFUSED: int
+CAUSE_STATUS: int
+CAUSE_TOKEN: int
+CAUSE_MEMORY: int
+CAUSE_TEXT: int
+CAUSE_ANNEX: int
+
+# the first value of what Inbox.feed returns
+NOTE_ENDED: int
+NOTE_AHEAD: int
+NOTE_SLOW: int
+NOTE_TORN: int
+NOTE_APART: int
+
+# flags of a word of a Vocab
+WORD_NONE: int
+WORD_SPECIAL: int
+WORD_ADDED: int
+WORD_BYTE: int
+MAX_WORD: int  # bytes of a word of a Vocab
+MAX_STOP_BYTES: int  # of all stop strings of a request, in UTF-8
+
+# What SendWindow.send returns, 0 beside them. Up to SENT_LOOK the frame is taken: it is the only
+# one retained, or it is time to look for acknowledgements.
+SENT_FIRST: int
+SENT_LOOK: int
+SEND_CLOSED: int  # no receiver, or another process than the one that made the window
+SEND_MISADDRESSED: int
+SEND_FULL: int
+SEND_REFUSED: int  # put() said False
+FRAME_OVERHEAD: int  # bytes charged for a retained frame beside its own
 
 # --- frames -------------------------------------------------------------------------------------
 
@@ -25,17 +150,6 @@ def unpack_output(frame: Buffer, /) -> tuple[tuple[int, ...], dict[int, bytes]]:
 def pack_step(header: tuple[int, ...], columns: dict[int, Any], /) -> bytes: ...
 def split_text(lengths: Buffer, width: int, text: Buffer, /) -> list[str]: ...
 def pack_output(header: tuple[int, ...], columns: dict[int, Any], /) -> bytes: ...
-
-# What SendWindow.send returns, 0 beside them. Up to SENT_LOOK the frame is taken: it is the only
-# one retained, or it is time to look for acknowledgements.
-SENT_FIRST: int
-SENT_LOOK: int
-SEND_CLOSED: int  # no receiver, or another process than the one that made the window
-SEND_MISADDRESSED: int
-SEND_FULL: int
-SEND_REFUSED: int  # put() said False
-
-FRAME_OVERHEAD: int
 
 class Handoff:
     """Calls send(frame, flags); False where that raises `again`. No Python frame in between."""

@@ -1,4 +1,4 @@
-"""Name the things that flow. Imports nothing of ours and does nothing.
+"""Name the things that flow. Does nothing.
 
 One word for one thing, the same here, in C, in tests, metrics and docs.
 """
@@ -13,17 +13,15 @@ from operator import index
 import numpy as np
 from numpy.typing import NDArray
 
+from tokenpipe import _core
+from tokenpipe._core import DP_BITS, GENERATION_BITS, MAX_STOP_BYTES, SLOT_BITS
+
 # A handle names one binding of one request to one slot: dp (12 bits), slot (16), generation (35).
-GENERATION_BITS = 35
-SLOT_BITS = 16
-DP_BITS = 12
 MAX_GENERATION = (1 << GENERATION_BITS) - 1
 FIRST_GENERATION = 1 << 30
 """A pipeline's handles begin at this generation or above it: none is a small number."""
 MAX_SLOTS = 1 << SLOT_BITS
 MAX_DP = 1 << DP_BITS
-MAX_STOP_BYTES = 1 << 14
-"""Of all stop strings of a request, in UTF-8."""
 
 
 def make_handle(dp_rank: int, slot: int, generation: int) -> int:
@@ -45,12 +43,12 @@ def split_handle(handle: int) -> tuple[int, int, int]:
 class RowStatus(IntEnum):
     """What a worker says of a row beside its tokens; the values are those of the wire."""
 
-    OK = 0
-    DRAINED = 1  # no more rows for this handle
-    RECOVERY_STOP = 2  # the result is incomplete; ends the request, counts no token
-    ERROR = 3  # the runner failed on this row
-    BAD_TOKEN = 4  # the publisher refused a token of this row (negative or outside the vocabulary)
-    FINISHED = 5  # complete: its request ends with "stop", the row's own tokens are kept
+    OK = _core.ROW_OK
+    DRAINED = _core.ROW_DRAINED  # no more rows for this handle
+    RECOVERY_STOP = _core.ROW_RECOVERY_STOP  # the result is incomplete; ends the request
+    ERROR = _core.ROW_ERROR  # the runner failed on this row
+    BAD_TOKEN = _core.ROW_BAD_TOKEN  # the publisher refused a token: negative or too large
+    FINISHED = _core.ROW_FINISHED  # complete: its request ends with "stop"
 
 
 class FinishReason(str, Enum):
@@ -65,22 +63,23 @@ class FinishReason(str, Enum):
         return self.value
 
 
-FINISH_CODES: tuple[FinishReason | None, ...] = (
-    None,
-    FinishReason.STOP,
-    FinishReason.LENGTH,
-    FinishReason.ABORT,
-    FinishReason.ERROR,
-)
+_BY_CODE = {
+    _core.FINISH_NONE: None,
+    _core.FINISH_STOP: FinishReason.STOP,
+    _core.FINISH_LENGTH: FinishReason.LENGTH,
+    _core.FINISH_ABORT: FinishReason.ABORT,
+    _core.FINISH_ERROR: FinishReason.ERROR,
+}
+FINISH_CODES = tuple(_BY_CODE[code] for code in range(len(_BY_CODE)))
 """Finish reason by its code on the wire; 0 is "not finished"."""
 
 
 class RequestOutputKind(IntEnum):
     """What each output of a request holds."""
 
-    CUMULATIVE = 0  # everything so far
-    DELTA = 1  # what is new
-    FINAL_ONLY = 2  # everything, once, at the end
+    CUMULATIVE = _core.OUTPUT_CUMULATIVE  # everything so far
+    DELTA = _core.OUTPUT_DELTA  # what is new
+    FINAL_ONLY = _core.OUTPUT_FINAL_ONLY  # everything, once, at the end
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,7 +139,7 @@ class SamplingParams:
         if not all(self.stop):
             raise ValueError("stop: an empty string ends nothing")
         if sum(len(text.encode()) for text in self.stop) > MAX_STOP_BYTES:
-            raise ValueError(f"stop: more than {MAX_STOP_BYTES} bytes in all")
+            raise ValueError(f"stop: more than {MAX_STOP_BYTES} bytes of UTF-8 in all")
         if self.stop and not self.detokenize:
             raise ValueError("stop: stop strings are found in text, and detokenize is False")
         if self.stream_interval < 1:

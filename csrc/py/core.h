@@ -30,6 +30,7 @@ PyObject *tp_py_str(const uint8_t *text, size_t size);
 PyObject *tp_raise(tp_state *state, tp_result result, const char *what);
 
 /* Each binding file adds its types and functions; 0, or -1 with an exception set. */
+int tp_init_constants(PyObject *module);
 int tp_init_frames(PyObject *module);
 int tp_init_handoff(PyObject *module);
 int tp_init_intake(PyObject *module);

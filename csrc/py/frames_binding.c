@@ -234,8 +234,4 @@ static PyMethodDef functions[] = {
     {NULL, NULL, 0, NULL},
 };
 
-int tp_init_frames(PyObject *module) {
-    return PyModule_AddIntConstant(module, "WIRE_VERSION", TP_WIRE_VERSION) < 0
-               ? -1
-               : PyModule_AddFunctions(module, functions);
-}
+int tp_init_frames(PyObject *module) { return PyModule_AddFunctions(module, functions); }

@@ -59,9 +59,10 @@ static int core_exec(PyObject *module) {
         PyErr_SetString(PyExc_TypeError, "numpy.ndarray is no type");
         return -1;
     }
-    if (watch_forks(module) < 0 || tp_init_frames(module) < 0 || tp_init_handoff(module) < 0 ||
-        tp_init_intake(module) < 0 || tp_init_send_window(module) < 0 || tp_init_packer(module) < 0 ||
-        tp_init_table(module) < 0 || tp_init_inbox(module) < 0 || tp_init_vocab(module) < 0) {
+    if (watch_forks(module) < 0 || tp_init_constants(module) < 0 || tp_init_frames(module) < 0 ||
+        tp_init_handoff(module) < 0 || tp_init_intake(module) < 0 || tp_init_send_window(module) < 0 ||
+        tp_init_packer(module) < 0 || tp_init_table(module) < 0 || tp_init_inbox(module) < 0 ||
+        tp_init_vocab(module) < 0) {
         return -1;
     }
     return 0;

@@ -322,32 +322,11 @@ static PyType_Spec window_spec = {
     .slots = window_slots,
 };
 
-static int add_constants(PyObject *module) {
-    static const struct {
-        const char *name;
-        long value;
-    } constants[] = {
-        {"SENT_FIRST", TP_FIRST},
-        {"SENT_LOOK", TP_LOOK},
-        {"SEND_CLOSED", TP_CLOSED},
-        {"SEND_MISADDRESSED", TP_MISADDRESSED},
-        {"SEND_FULL", TP_FULL},
-        {"SEND_REFUSED", TP_REFUSED},
-        {"FRAME_OVERHEAD", TP_FRAME_OVERHEAD},
-    };
-    for (size_t i = 0; i < sizeof constants / sizeof *constants; i++) {
-        if (PyModule_AddIntConstant(module, constants[i].name, constants[i].value) < 0) {
-            return -1;
-        }
-    }
-    return 0;
-}
-
 int tp_init_send_window(PyObject *module) {
     tp_state *state = tp_state_of(module);
     state->send_window = PyType_FromModuleAndSpec(module, &window_spec, NULL);
     if (state->send_window == NULL) {
         return -1;
     }
-    return PyModule_AddObjectRef(module, "SendWindow", state->send_window) < 0 ? -1 : add_constants(module);
+    return PyModule_AddObjectRef(module, "SendWindow", state->send_window);
 }

@@ -180,8 +180,8 @@ tp_result tp_inbox_feed(tp_inbox *inbox, const tp_output_view *view) {
                 .piece = {.count = count, .k = k},
                 .offset = view->offsets == NULL ? 0 : tp_load_u32(view->offsets + 4 * (size_t)i),
                 .finish = view->finish == NULL ? TP_FINISH_NONE : view->finish[i],
-                .stop_reason = -1,
-                .stop_string = -1,
+                .stop_reason = TP_NO_STOP,
+                .stop_string = TP_NO_STOP,
                 .text_len = text_len,
             };
             if (count > 0) {

@@ -9,7 +9,7 @@
 void tp_stream_init(tp_stream *stream, uint64_t key) {
     memset(stream, 0, sizeof *stream);
     stream->key = key;
-    stream->stop_reason = stream->stop_string = -1;
+    stream->stop_reason = stream->stop_string = TP_NO_STOP;
     stream->kind = TP_DELTA;
 }
 

@@ -130,7 +130,7 @@ tp_binding *tp_binding_new(tp_table *t, tp_slot *slot, int64_t handle) {
     memset(b, 0, sizeof *b);
     b->handle = handle;
     b->client = TP_NO_CLIENT;
-    b->stop_reason = b->stop_string = -1;
+    b->stop_reason = b->stop_string = TP_NO_STOP;
     t->live++;
     tp_binding **at = &slot->newest; /* newest first */
     while (*at != NULL && (*at)->handle > handle) {

@@ -13,7 +13,7 @@ void tp_pack_end(tp_packed *p, const tp_binding *b) {
     const uint32_t row = p->rows - 1;
     tp_pack_begin(p, &p->finished, s->finish, TP_FINISH_NONE, sizeof *s->finish);
     s->finish[row] = b->finish;
-    if (b->stop_reason != -1) {
+    if (b->stop_reason != TP_NO_STOP) {
         tp_pack_begin(p, &p->stopped, s->stop_reason, 0xff, sizeof *s->stop_reason);
         s->stop_reason[row] = b->stop_reason;
     }

@@ -13,7 +13,8 @@ enum tp_word_flag {
     TP_WORD_PLAIN = 32  /* behind a whole character it reads as its bytes, which are few */
 };
 
-#define TP_WORD_SHORT 16u /* bytes of a word that lie in it */
+#define TP_MAX_WORD   UINT16_MAX /* bytes of a word */
+#define TP_WORD_SHORT 16u        /* bytes of a word that lie in it */
 
 /* Half a cache line, so that a plain word is one miss. */
 typedef struct tp_word {

@@ -84,6 +84,7 @@ enum tp_output_column {
 #define TP_OUT_LAST TP_OUT_ANNEX_OFFSET
 
 #define TP_OFFSET_UNKNOWN UINT32_MAX
+#define TP_NO_STOP        (-1) /* of stop_reason and stop_string: nothing of the kind ended it */
 
 #define TP_MAX_ROWS    1048576u
 #define TP_MAX_TOKENS  16777216u

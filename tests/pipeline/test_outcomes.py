@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.pipeline.test_book import book_with
+from tokenpipe._core import OFFSET_UNKNOWN
 from tokenpipe.events import (
     Aborted,
     Finished,
@@ -16,7 +17,6 @@ from tokenpipe.events import (
 from tokenpipe.pipeline.final_rows import (
     ERROR_BYTES,
     ROWS_PER_FRAME,
-    UNKNOWN_OFFSET,
     FinalRow,
     RecentlyEnded,
     pack_final_rows,
@@ -128,7 +128,7 @@ def test_a_dead_processor_ends_what_it_held_and_what_it_may_not_have_delivered()
     rows = outcomes.take_final_rows()
     assert [row.key for row in rows] == [2, 1, 3]  # a kill may have eaten the rows of 1 and 3
     assert {(row.offset, row.finish_reason) for row in rows} == {
-        (UNKNOWN_OFFSET, FinishReason.ERROR)
+        (OFFSET_UNKNOWN, FinishReason.ERROR)
     }
     assert book.find(elsewhere) is not None
     assert list(outcomes.processor_lost([0], "gone")) == []
@@ -148,12 +148,12 @@ def test_recently_ended_is_bounded_and_forgets_the_oldest() -> None:
 def test_final_rows_are_an_output_frame() -> None:
     rows = [
         FinalRow(3, (1 << 64) - 1, 7, FinishReason.ABORT),
-        FinalRow(3, 2, UNKNOWN_OFFSET, FinishReason.ERROR, "ü" * ERROR_BYTES),
+        FinalRow(3, 2, OFFSET_UNKNOWN, FinishReason.ERROR, "ü" * ERROR_BYTES),
     ]
     frame = OutputFrame.unpack(pack_final_rows((1, 2, 3, 4), rows))
     assert frame.client == 3 and frame.rows == 2 and frame.tokens_total == 0
     assert frame.keys.tolist() == [(1 << 64) - 1, 2]
-    assert frame.offsets.tolist() == [7, UNKNOWN_OFFSET]
+    assert frame.offsets.tolist() == [7, OFFSET_UNKNOWN]
     assert frame.finish.tolist() == [3, 4]
     assert frame.errors == ["", "ü" * (ERROR_BYTES // 2)]
 

@@ -43,7 +43,7 @@ def test_finish_codes() -> None:
 
 def test_handle_bits() -> None:
     for name in ("GENERATION_BITS", "SLOT_BITS", "DP_BITS"):
-        assert number(f"TP_{name}") == getattr(types, name)
+        assert number(f"TP_{name}") == getattr(_core, name)
 
 
 def test_limits() -> None:

@@ -11,13 +11,13 @@ from dataclasses import asdict, dataclass
 
 import numpy as np
 
+from tokenpipe._core import OFFSET_UNKNOWN
 from tokenpipe.types import TokenLogprobs
 from tokenpipe.wire import OutputFrame
 
 from .oracle import I32, I64, U64, VOCAB_BITS, logprobs_of, seeds, tokens_of
 
 _INDEX = np.uint64(0xFFFFFFFF)
-UNKNOWN_OFFSET = 0xFFFFFFFF  # of a final row whose writer does not know how far the stream is
 
 
 @dataclass
@@ -85,7 +85,7 @@ class Checker:
         if not len(index) or int(index.max()) >= len(self._keys):
             return False
         beyond = offsets.astype(np.int64) > self._next[index]
-        return bool((beyond & (offsets != UNKNOWN_OFFSET)).any())
+        return bool((beyond & (offsets != OFFSET_UNKNOWN)).any())
 
     def rows(self, keys: U64, offsets: I64, counts: I64 | None, tokens: I32) -> None:
         """Check rows as they came: keys u64[n], offsets[n], counts[n] (None: all 1), tokens."""
@@ -192,7 +192,7 @@ class Checker:
         at = 0
         for row, key in enumerate(keys.tolist()):
             count = 1 if counts is None else int(counts[row])
-            if count or int(offsets[row]) != UNKNOWN_OFFSET:
+            if count or int(offsets[row]) != OFFSET_UNKNOWN:
                 self.stream(key, int(offsets[row]), tokens[at : at + count].tolist())
             at += count
 

@@ -8,11 +8,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from tokenpipe._core import OFFSET_UNKNOWN
 from tokenpipe.client import Client
 from tokenpipe.types import FINISH_CODES
 from tokenpipe.wire import OutputFrame
 
-from .checker import UNKNOWN_OFFSET
 from .client_results import ClientResults, PlannedRequest
 
 PROMPT_TOKENS = 8  # sent for each request; the lengths of a trace's prompts cost us nothing
@@ -119,7 +119,7 @@ class ColumnReader:
         for row in np.flatnonzero(frame.finish).tolist():
             key = int(frame.keys[row])
             tokens = int(frame.offsets[row]) + int(counts[row])
-            if tokens >= UNKNOWN_OFFSET:
+            if tokens >= OFFSET_UNKNOWN:
                 tokens = me.checker.received(key)
             reason = str(FINISH_CODES[int(frame.finish[row])])
             work = self._live.pop(key, None)

@@ -10,17 +10,24 @@ from asyncio import AbstractEventLoop
 from collections.abc import Callable, Iterable
 from typing import Generic, TypeVar
 
-from tokenpipe._core import Inbox, Stream
+from tokenpipe._core import (
+    FINISH_ERROR,
+    NOTE_AHEAD,
+    NOTE_APART,
+    NOTE_ENDED,
+    NOTE_SLOW,
+    NOTE_TORN,
+    Inbox,
+    Stream,
+)
 from tokenpipe.errors import FrameError, TokenpipeError, afresh
-from tokenpipe.types import FINISH_CODES, FinishReason, SamplingParams
+from tokenpipe.types import SamplingParams
 from tokenpipe.wire import AnnexReader, GiveUp, OutputFrame, Submit
 
 from .held import HeldFrames, last_word
 from .requests import Numbering, expand
 
-_ENDED, _AHEAD, _SLOW, _TORN, _APART = range(5)  # enum tp_note_kind
 NO_ROOM = "no room to hold it"
-_ERROR = FINISH_CODES.index(FinishReason.ERROR)
 
 # Frames taken before consumers run: enough to share the cost of a turn, few enough that neither an
 # item nor a turn of the loop grows long under a flood, which brings DEEP tokens a row and more.
@@ -89,7 +96,7 @@ class ClientCore(Generic[S]):
     def withdraw(self, streams: Iterable[S]) -> None:
         """Forget what was opened for requests that were not sent; the engine hears nothing."""
         for stream in streams:
-            stream.end(_ERROR, "it was not sent")
+            stream.end(FINISH_ERROR, "it was not sent")
             self._forget(stream.key, stream.request_id)
 
     def _open(self, submit: Submit) -> S:
@@ -163,18 +170,18 @@ class ClientCore(Generic[S]):
         """Do what they say; return the requests whose row came too early, with its offset."""
         ahead: dict[int, int] = {}
         for kind, stream, offset in notes:
-            if kind == _ENDED:
+            if kind == NOTE_ENDED:
                 self._forget(stream.key, stream.request_id)
                 ahead.pop(stream.key, None)
-            elif kind == _AHEAD:
+            elif kind == NOTE_AHEAD:
                 ahead.setdefault(stream.key, offset)
-            elif kind == _TORN:
+            elif kind == NOTE_TORN:
                 self._counts["lost_streams"] += 1
                 self._end(stream, f"lost: the text before byte {offset} is missing")
-            elif kind == _APART:
+            elif kind == NOTE_APART:
                 self._counts["lost_streams"] += 1
                 self._end(stream, f"lost: an annex before output token {offset} is missing")
-            else:
+            elif kind == NOTE_SLOW:
                 self._counts["slow_streams"] += 1
                 text = f"slow_consumer: more than {self._stream_bytes} bytes were not taken"
                 self._end(stream, text)
@@ -241,7 +248,7 @@ class ClientCore(Generic[S]):
     def _end(self, stream: Stream, error: str) -> None:
         self._changes += 1
         self._forget(stream.key, stream.request_id)
-        stream.end(_ERROR, error)
+        stream.end(FINISH_ERROR, error)
         self._give_up(stream.key)
 
     # --- what goes out --------------------------------------------------------------------------

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from tokenpipe.types import FINISH_CODES, FinishReason
+from tokenpipe._core import FINISH_ERROR
 from tokenpipe.wire import OutputFrame
 
 
@@ -109,6 +109,6 @@ def last_word(frame: bytes, key: int) -> str:
     """Return the error a frame ends this request with, or nothing."""
     output = OutputFrame.unpack(frame)
     for row, row_key in enumerate(output.keys.tolist()):
-        if row_key == key and FINISH_CODES[output.finish[row]] is FinishReason.ERROR:
+        if row_key == key and output.finish[row] == FINISH_ERROR:
             return output.errors[row]
     return ""

@@ -11,9 +11,7 @@ from typing_extensions import Buffer
 
 from tokenpipe._core import pack_output
 from tokenpipe.types import FINISH_CODES, FinishReason, Request
-
-UNKNOWN_OFFSET = 0xFFFFFFFF
-"""Offset of a final row whose writer cannot know how far the stream is: it ends where it stands."""
+from tokenpipe.wire import OutputColumn
 
 PIPELINE = 0xFFFF  # the "processor" of an OutputFrame that the pipeline itself wrote
 ROWS_PER_FRAME = 512
@@ -38,17 +36,18 @@ def pack_final_rows(lane: tuple[int, int, int, int], rows: Sequence[FinalRow]) -
     n = len(rows)
     errors = [row.error.encode()[:ERROR_BYTES].decode(errors="ignore").encode() for row in rows]
     columns: dict[int, Buffer] = {
-        1: struct.pack(f"<{n}Q", *(row.key for row in rows)),
-        2: bytes(4 * n),
-        4: struct.pack(f"<{n}I", *(row.offset for row in rows)),
-        5: bytes(FINISH_CODES.index(row.finish_reason) for row in rows),
-        11: struct.pack(f"<{n}H", *(len(error) for error in errors)),
-        12: b"".join(errors),
+        OutputColumn.KEYS: struct.pack(f"<{n}Q", *(row.key for row in rows)),
+        OutputColumn.COUNTS: bytes(4 * n),
+        OutputColumn.OFFSETS: struct.pack(f"<{n}I", *(row.offset for row in rows)),
+        OutputColumn.FINISH: bytes(FINISH_CODES.index(row.finish_reason) for row in rows),
+        OutputColumn.ERROR_LEN: struct.pack(f"<{n}H", *(len(error) for error in errors)),
+        OutputColumn.ERROR: b"".join(errors),
     }
     if any(row.text for row in rows):
-        columns[13] = struct.pack(f"<{n}I", *(len(row.text) for row in rows))
-        columns[14] = b"".join(row.text for row in rows)
-        columns[15] = struct.pack(f"<{n}I", *(row.text_offset for row in rows))
+        columns[OutputColumn.TEXT_LEN] = struct.pack(f"<{n}I", *(len(row.text) for row in rows))
+        columns[OutputColumn.TEXT] = b"".join(row.text for row in rows)
+        offsets = (row.text_offset for row in rows)
+        columns[OutputColumn.TEXT_OFFSET] = struct.pack(f"<{n}I", *offsets)
     return pack_output((*lane, PIPELINE, rows[0].client, n, 0, 0), columns)
 
 

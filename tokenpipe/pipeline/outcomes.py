@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 
+from tokenpipe._core import OFFSET_UNKNOWN
 from tokenpipe.events import (
     Aborted,
     Event,
@@ -31,7 +32,7 @@ from tokenpipe.wire import (
 )
 
 from .book import Book, Entry
-from .final_rows import UNKNOWN_OFFSET, FinalRow, RecentlyEnded
+from .final_rows import FinalRow, RecentlyEnded
 
 
 class Outcomes:
@@ -156,13 +157,13 @@ class Outcomes:
                 tokens = len(entry.output_token_ids)
                 self._book.close(handle)
                 entry.text = 0, b""
-                self._end(entry, UNKNOWN_OFFSET, FinishReason.ERROR, error)
+                self._end(entry, OFFSET_UNKNOWN, FinishReason.ERROR, error)
                 yield Finished(entry.request, handle, FinishReason.ERROR, tokens, None, error)
             self._book.release(handle)
             yield Released(entry.request, handle, "processor_lost")
         for client, key in self._recently_ended.take(dp_ranks):
             self._final_rows.append(
-                FinalRow(client, key, UNKNOWN_OFFSET, FinishReason.ERROR, error)
+                FinalRow(client, key, OFFSET_UNKNOWN, FinishReason.ERROR, error)
             )
 
 

@@ -17,14 +17,20 @@ from typing import Any
 from tokenizers import Tokenizer
 from tokenizers.decoders import DecodeStream
 
-from tokenpipe._core import Text, Vocab
+from tokenpipe._core import (
+    MAX_WORD,
+    WORD_ADDED,
+    WORD_BYTE,
+    WORD_NONE,
+    WORD_SPECIAL,
+    Text,
+    Vocab,
+)
 from tokenpipe.errors import ConfigError
 
 from .detokenizer import wish_for
 from .vocabulary import Vocabulary
 
-NONE, SPECIAL, ADDED, BYTE = 1, 2, 4, 8  # enum tp_word_flag
-MAX_WORD = (1 << 16) - 1
 _ONE_BY_ONE = {"Replace", "Metaspace", "WordPiece", "Strip"}
 _BY_PLACE = {"Metaspace", "WordPiece"}  # the first token is not like the others
 
@@ -122,9 +128,9 @@ def _flat(step: Step) -> list[Step]:
 
 def _table(tokenizer: Tokenizer, size: int) -> Vocab:
     tokens = [tokenizer.id_to_token(i) for i in range(size)]
-    flags = bytearray(NONE if token is None else 0 for token in tokens)
+    flags = bytearray(WORD_NONE if token is None else 0 for token in tokens)
     for i, added in tokenizer.get_added_tokens_decoder().items():
-        flags[i] |= ADDED | (SPECIAL if added.special else 0)
+        flags[i] |= WORD_ADDED | (WORD_SPECIAL if added.special else 0)
     words = [token or "" for token in tokens]
     raw = [word.encode() for word in words]
     if tokenizer.decoder is None:
@@ -144,12 +150,12 @@ def _table(tokenizer: Tokenizer, size: int) -> Vocab:
     forms = [behind(word) for word in words]
     if fallback:
         for i, form in enumerate(forms):
-            if (byte := _spelled_byte(form)) is not None and not flags[i] & NONE:
-                flags[i] |= BYTE
+            if (byte := _spelled_byte(form)) is not None and not flags[i] & WORD_NONE:
+                flags[i] |= WORD_BYTE
                 forms[i] = byte
     first = None
     if any(step["type"] in _BY_PLACE for step in steps):
-        first = [form if flags[i] & BYTE else one(words[i]) for i, form in enumerate(forms)]
+        first = [form if flags[i] & WORD_BYTE else one(words[i]) for i, form in enumerate(forms)]
     return _vocab(forms, flags, first, raw, strip=strip)
 
 
@@ -229,7 +235,7 @@ def _vocab(
     bytewise: bool = False,
     strip: int = 0,
 ) -> Vocab:
-    own = [raw[i] if flags[i] & ADDED else form for i, form in enumerate(forms)]
+    own = [raw[i] if flags[i] & WORD_ADDED else form for i, form in enumerate(forms)]
     more: dict[str, Any] = {}
     if first is not None and first != forms:
         more["first"] = _joined(first)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tokenpipe._core import Table
+from tokenpipe._core import FINISH_ABORT, FINISH_ERROR, NO_STOP, Table
 from tokenpipe.types import RescheduleReason
 from tokenpipe.wire import (
     Bind,
@@ -20,7 +20,7 @@ from tokenpipe.wire import (
     HandleRescheduled,
 )
 
-from .numbers import FINISH_ABORT, FINISH_ERROR, NO_STOP, Happened, State
+from .numbers import Happened, State
 from .outbox import Outbox
 from .rank import Rank
 from .words import row_error

@@ -4,45 +4,43 @@ from __future__ import annotations
 
 from enum import IntEnum
 
+from tokenpipe import _core
+
 
 class State(IntEnum):
     """Where a binding is in its life."""
 
-    GONE = 0
-    PARKED = 1  # rows came, its bind did not yet
-    RUNNING = 2
-    PREEMPTING = 3  # still takes rows
-    ABORTING = 4  # has its outcome, waits to be drained
-    LINGERING = 5  # the same, for any other outcome
+    GONE = _core.STATE_GONE
+    PARKED = _core.STATE_PARKED  # rows came, its bind did not yet
+    RUNNING = _core.STATE_RUNNING
+    PREEMPTING = _core.STATE_PREEMPTING  # still takes rows
+    ABORTING = _core.STATE_ABORTING  # has its outcome, waits to be drained
+    LINGERING = _core.STATE_LINGERING  # the same, for any other outcome
 
 
 class Happened(IntEnum):
     """Kinds of events; what the other values of one mean stands beside."""
 
-    FINISHED = 1  # a: code of FINISH_CODES, b: stop reason or -1
-    ROW_ERROR = 2  # a: Cause, b: the offending value
-    DRAINED = 3
-    GAP = 4  # a: position expected, b: position found
-    PREFILLED = 5
-    PARKED = 6
-    PARK_LOST = 7
-    CROWDED = 8  # handle: the client
-    SENT = 9
-    SHED = 10  # a: its State before, b: whether its outcome was held, step: its tokens
+    FINISHED = _core.EVENT_FINISHED  # a: code of FINISH_CODES, b: stop reason or -1
+    ROW_ERROR = _core.EVENT_ROW_ERROR  # a: Cause, b: the offending value
+    DRAINED = _core.EVENT_DRAINED
+    GAP = _core.EVENT_GAP  # a: position expected, b: position found
+    PREFILLED = _core.EVENT_PREFILLED
+    PARKED = _core.EVENT_PARKED
+    PARK_LOST = _core.EVENT_PARK_LOST
+    CROWDED = _core.EVENT_CROWDED  # handle: the client
+    SENT = _core.EVENT_SENT
+    SHED = _core.EVENT_SHED  # a: its State before, b: was its outcome held, step: its tokens
 
 
 class Cause(IntEnum):
     """Why a row ended its request with an error."""
 
-    RECOVERY_STOP = 1
-    WORKER = 2
-    REFUSED = 3
-    STATUS = 4
-    TOKEN = 5
-    MEMORY = 6
-    TEXT = 8
-    ANNEX = 9
-
-
-FINISH_LENGTH, FINISH_ABORT, FINISH_ERROR = 2, 3, 4
-NO_STOP = -1
+    RECOVERY_STOP = _core.CAUSE_RECOVERY_STOP
+    WORKER = _core.CAUSE_WORKER
+    REFUSED = _core.CAUSE_REFUSED
+    STATUS = _core.CAUSE_STATUS
+    TOKEN = _core.CAUSE_TOKEN
+    MEMORY = _core.CAUSE_MEMORY
+    TEXT = _core.CAUSE_TEXT
+    ANNEX = _core.CAUSE_ANNEX

@@ -7,7 +7,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from tokenpipe.wire import StepFrame
+from tokenpipe.wire import StepColumn, StepFrame
+
+_COMPARED = (StepColumn.HANDLES, StepColumn.COUNTS, StepColumn.TOKENS)
 
 
 class Divergence(NamedTuple):
@@ -63,7 +65,7 @@ class Verifier:
 
 def first_difference(one: StepFrame, other: StepFrame) -> int | None:
     """Return the lowest handle whose tokens differ, whatever the order of the rows."""
-    if all(one.columns.get(c) == other.columns.get(c) for c in (1, 2, 3)):
+    if all(one.columns.get(c) == other.columns.get(c) for c in _COMPARED):
         return None
     a, b = _by_handle(one), _by_handle(other)
     n = min(len(a), len(b))

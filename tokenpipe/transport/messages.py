@@ -12,7 +12,6 @@ import msgpack
 from tokenpipe import _core
 from tokenpipe.errors import FrameError
 
-LANE_KIND = 0
 VERSION: int = _core.WIRE_VERSION
 MAX_MESSAGE_BYTES = 4096
 
@@ -53,7 +52,7 @@ class LaneMessage(NamedTuple):
 def pack(instance: int, source: int, target: int, type_: str, **fields: object) -> bytes:
     """Return the frame of a lane message."""
     header = (instance, source, target, 0)
-    packed: bytes = msgpack.packb((LANE_KIND, VERSION, header, {"type": type_, **fields}))
+    packed: bytes = msgpack.packb((_core.KIND_LANE, VERSION, header, {"type": type_, **fields}))
     return packed
 
 
@@ -65,7 +64,7 @@ def unpack(frame: bytes) -> LaneMessage:
         kind, version, (instance, source, target, *_), body = msgpack.unpackb(frame)
     except Exception as error:  # msgpack raises what it likes on bytes it does not like
         raise FrameError(f"lane message: {type(error).__name__}: {error}") from None
-    if kind != LANE_KIND or version != VERSION:
+    if kind != _core.KIND_LANE or version != VERSION:
         raise FrameError(f"lane message: kind {kind}, version {version}")
     if not isinstance(body, dict) or not isinstance(body.get("type"), str):
         raise FrameError("lane message: no map with a type")
@@ -82,6 +81,6 @@ def unpack(frame: bytes) -> LaneMessage:
 def foreign_version(frame: bytes) -> int | None:
     """Return the version of a lane message of another version than ours, else None."""
     # [0, version, ...: an array of four, then two small ints; true of every version to come.
-    if len(frame) > 3 and frame[0] == 0x94 and frame[1] == LANE_KIND and frame[2] < 0x80:
+    if len(frame) > 3 and frame[0] == 0x94 and frame[1] == _core.KIND_LANE and frame[2] < 0x80:
         return frame[2] if frame[2] != VERSION else None
     return None

@@ -5,14 +5,13 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
-from tokenpipe._core import peek
+from tokenpipe._core import KIND_LANE, peek
 from tokenpipe.errors import FrameError
 
 from . import timing
 from .changes import Change
 from .guard import ForkGuard
 from .inbox import Inbox
-from .messages import LANE_KIND
 from .peer import Peer, Role
 from .port import ReceiverPort
 from .window import Gap
@@ -111,7 +110,7 @@ class LaneReceiver:
             inbox.bad(route, frame)
             return
         me = self._me.incarnation
-        if kind == LANE_KIND:
+        if kind == KIND_LANE:
             inbox.hear(route, frame, out, self._clock())
         elif sender == inbox.visitor.incarnation and receiver == me and instance == self._instance:
             inbox.window.accept(seq, frame, out)

@@ -9,6 +9,7 @@ from .control import pack_control, unpack_control
 from .control_queue import ControlQueue
 from .frames import OutputFrame, StepFrame
 from .lane import Kind, LaneHeader
+from .layout import OutputColumn, StepColumn
 from .messages import (
     Abort,
     Bind,
@@ -52,6 +53,7 @@ __all__ = [
     "Message",
     "OpenClient",
     "OpenRank",
+    "OutputColumn",
     "OutputFrame",
     "Preempt",
     "RankClosed",
@@ -60,6 +62,7 @@ __all__ = [
     "RanksDiffer",
     "Snapshot",
     "StepBind",
+    "StepColumn",
     "StepFrame",
     "StepPlan",
     "Submit",

@@ -17,7 +17,7 @@ from typing import Annotated, Any, Protocol
 
 import numpy as np
 
-from tokenpipe.types import MAX_STOP_BYTES
+from tokenpipe._core import MAX_STOP_BYTES, NO_STOP
 
 MAX_TOKEN_IDS = 1 << 24
 MAX_BYTES = 1 << 26
@@ -208,7 +208,7 @@ class Numbers:
 U32 = Annotated[int, Int(0, (1 << 32) - 1)]
 U64 = Annotated[int, Int(0, (1 << 64) - 1)]
 Handle = Annotated[int, Int(1, (1 << 63) - 1)]
-TokenOrNone = Annotated[int, Int(-1, (1 << 31) - 1)]
+TokenOrNone = Annotated[int, Int(NO_STOP, (1 << 31) - 1)]
 Yes = Annotated[bool, Flag()]
 Words = Annotated[str, Text(cut=True)]  # for people to read
 Name = Annotated[str, Text(4096)]

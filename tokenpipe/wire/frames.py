@@ -12,6 +12,7 @@ from tokenpipe import _core
 from tokenpipe.errors import FrameError
 
 from .lane import LaneHeader
+from .layout import OutputColumn, StepColumn
 
 I32 = NDArray[np.int32]
 I64 = NDArray[np.int64]
@@ -59,11 +60,12 @@ class StepFrame:
         header, columns = _core.unpack_step(frame)
         dp, tp, step, rows, tokens, mono_ns = header[4:]
         lane = LaneHeader(*header[:4])
-        if rows and 1 not in columns:
+        if rows and StepColumn.HANDLES not in columns:
             if before is None or not before._leads_to(lane, rows):
                 raise FrameError("StepFrame: it continues a frame that is not the one before it")
             positions = before.positions + before.counts
-            columns |= {1: before.columns[1], 5: positions.astype(np.uint32).tobytes()}
+            columns[StepColumn.HANDLES] = before.columns[StepColumn.HANDLES]
+            columns[StepColumn.POSITION] = positions.astype(np.uint32).tobytes()
         return cls(lane, dp, tp, step, rows, tokens, mono_ns, columns)
 
     def _leads_to(self, lane: LaneHeader, rows: int) -> bool:
@@ -74,57 +76,57 @@ class StepFrame:
     @property
     def handles(self) -> I64:
         """Return the handle of each row."""
-        return _column(self.columns, 1, np.int64, 0)
+        return _column(self.columns, StepColumn.HANDLES, np.int64, 0)
 
     @property
     def counts(self) -> U16:
         """Return how many tokens each row has."""
-        return _column(self.columns, 2, np.uint16, self.rows, 1)
+        return _column(self.columns, StepColumn.COUNTS, np.uint16, self.rows, 1)
 
     @property
     def tokens(self) -> I32:
         """Return the token ids, rows one after another."""
-        return _column(self.columns, 3, np.int32, 0)
+        return _column(self.columns, StepColumn.TOKENS, np.int32, 0)
 
     @property
     def status(self) -> U8:
         """Return the RowStatus of each row."""
-        return _column(self.columns, 4, np.uint8, self.rows)
+        return _column(self.columns, StepColumn.STATUS, np.uint8, self.rows)
 
     @property
     def positions(self) -> U32:
         """Return how many tokens each row's handle had produced before it."""
-        return _column(self.columns, 5, np.uint32, self.rows)
+        return _column(self.columns, StepColumn.POSITION, np.uint32, self.rows)
 
     @property
     def lp_k(self) -> I32:
         """Return each row's number of top logprobs per token, -1 where it has none at all."""
-        return _column(self.columns, 6, np.int32, self.rows, -1)
+        return _column(self.columns, StepColumn.LP_K, np.int32, self.rows, -1)
 
     @property
     def lp_ids(self) -> I32:
         """Return the logprobs' token ids, 1 + k per token, the sampled one first."""
-        return _column(self.columns, 7, np.int32, 0)
+        return _column(self.columns, StepColumn.LP_IDS, np.int32, 0)
 
     @property
     def lp_values(self) -> F32:
         """Return the logprobs, in the order of their ids."""
-        return _column(self.columns, 8, np.float32, 0)
+        return _column(self.columns, StepColumn.LP_VALUES, np.float32, 0)
 
     @property
     def lp_ranks(self) -> I32:
         """Return the rank of each sampled token that has logprobs."""
-        return _column(self.columns, 9, np.int32, 0)
+        return _column(self.columns, StepColumn.LP_RANKS, np.int32, 0)
 
     @property
     def annex_len(self) -> U32:
         """Return how many bytes of annex each row has."""
-        return _column(self.columns, 10, np.uint32, self.rows)
+        return _column(self.columns, StepColumn.ANNEX_LEN, np.uint32, self.rows)
 
     @property
     def annex_bytes(self) -> bytes:
         """Return the annexes, rows one after another."""
-        return self.columns.get(11, b"")
+        return self.columns.get(StepColumn.ANNEX, b"")
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,102 +151,102 @@ class OutputFrame:
     @property
     def keys(self) -> U64:
         """Return the request key of each row."""
-        return _column(self.columns, 1, np.uint64, 0)
+        return _column(self.columns, OutputColumn.KEYS, np.uint64, 0)
 
     @property
     def counts(self) -> U32:
         """Return how many tokens each row has."""
-        return _column(self.columns, 2, np.uint32, self.rows, 1)
+        return _column(self.columns, OutputColumn.COUNTS, np.uint32, self.rows, 1)
 
     @property
     def tokens(self) -> I32:
         """Return the token ids, rows one after another."""
-        return _column(self.columns, 3, np.int32, 0)
+        return _column(self.columns, OutputColumn.TOKENS, np.int32, 0)
 
     @property
     def offsets(self) -> U32:
         """Return how many output tokens each row's request had before it."""
-        return _column(self.columns, 4, np.uint32, 0)
+        return _column(self.columns, OutputColumn.OFFSETS, np.uint32, 0)
 
     @property
     def finish(self) -> U8:
         """Return each row's code in types.FINISH_CODES, 0 where the request goes on."""
-        return _column(self.columns, 5, np.uint8, self.rows)
+        return _column(self.columns, OutputColumn.FINISH, np.uint8, self.rows)
 
     @property
     def stop_reason(self) -> I32:
         """Return the token id that ended each row's request, or -1."""
-        return _column(self.columns, 6, np.int32, self.rows, -1)
+        return _column(self.columns, OutputColumn.STOP_REASON, np.int32, self.rows, -1)
 
     @property
     def lp_k(self) -> I32:
         """Return each row's number of top logprobs per token, -1 where it has none at all."""
-        return _column(self.columns, 7, np.int32, self.rows, -1)
+        return _column(self.columns, OutputColumn.LP_K, np.int32, self.rows, -1)
 
     @property
     def lp_ids(self) -> I32:
         """Return the logprobs' token ids, 1 + k per token, the sampled one first."""
-        return _column(self.columns, 8, np.int32, 0)
+        return _column(self.columns, OutputColumn.LP_IDS, np.int32, 0)
 
     @property
     def lp_values(self) -> F32:
         """Return the logprobs, in the order of their ids."""
-        return _column(self.columns, 9, np.float32, 0)
+        return _column(self.columns, OutputColumn.LP_VALUES, np.float32, 0)
 
     @property
     def lp_ranks(self) -> I32:
         """Return the rank of each sampled token that has logprobs."""
-        return _column(self.columns, 10, np.int32, 0)
+        return _column(self.columns, OutputColumn.LP_RANKS, np.int32, 0)
 
     @property
     def errors(self) -> list[str]:
         """Return each row's error, empty where it has none."""
-        return self._strings(11, 2, 12)
+        return self._strings(OutputColumn.ERROR_LEN, 2, OutputColumn.ERROR)
 
     @property
     def texts(self) -> list[str]:
         """Return each row's text, empty where it has none."""
-        return self._strings(13, 4, 14)
+        return self._strings(OutputColumn.TEXT_LEN, 4, OutputColumn.TEXT)
 
     @property
     def text_len(self) -> U32:
         """Return how many bytes of text each row has."""
-        return _column(self.columns, 13, np.uint32, self.rows)
+        return _column(self.columns, OutputColumn.TEXT_LEN, np.uint32, self.rows)
 
     @property
     def text_bytes(self) -> bytes:
         """Return the text in UTF-8, rows one after another."""
-        return self.columns.get(14, b"")
+        return self.columns.get(OutputColumn.TEXT, b"")
 
     @property
     def text_offset(self) -> U32:
         """Return how many bytes of its request's text lie before each row's, where it has any."""
-        return _column(self.columns, 15, np.uint32, self.rows)
+        return _column(self.columns, OutputColumn.TEXT_OFFSET, np.uint32, self.rows)
 
     @property
     def stop_string(self) -> I32:
         """Return which of its stop strings ended each row's request, or -1."""
-        return _column(self.columns, 16, np.int32, self.rows, -1)
+        return _column(self.columns, OutputColumn.STOP_STRING, np.int32, self.rows, -1)
 
     @property
     def cached(self) -> U32:
         """Return, with each request's final row, how many prompt tokens a cache had."""
-        return _column(self.columns, 17, np.uint32, self.rows)
+        return _column(self.columns, OutputColumn.CACHED, np.uint32, self.rows)
 
     @property
     def annex_len(self) -> U32:
         """Return how many bytes of its request's annexes each row brings."""
-        return _column(self.columns, 18, np.uint32, self.rows)
+        return _column(self.columns, OutputColumn.ANNEX_LEN, np.uint32, self.rows)
 
     @property
     def annex_bytes(self) -> bytes:
         """Return these bytes, rows one after another."""
-        return self.columns.get(19, b"")
+        return self.columns.get(OutputColumn.ANNEX, b"")
 
     @property
     def annex_offset(self) -> U64:
         """Return how many bytes of its request's annexes lie before each row's, if it has any."""
-        return _column(self.columns, 20, np.uint64, self.rows)
+        return _column(self.columns, OutputColumn.ANNEX_OFFSET, np.uint64, self.rows)
 
     @property
     def annexes(self) -> list[bytes]:

@@ -5,14 +5,16 @@ from __future__ import annotations
 from enum import IntEnum
 from typing import NamedTuple
 
+from tokenpipe import _core
+
 
 class Kind(IntEnum):
     """First element of every frame."""
 
-    LANE = 0  # the transport's own: hello, welcome, ack
-    STEP = 1
-    OUTPUT = 2
-    CONTROL = 3
+    LANE = _core.KIND_LANE  # the transport's own: hello, welcome, ack
+    STEP = _core.KIND_STEP
+    OUTPUT = _core.KIND_OUTPUT
+    CONTROL = _core.KIND_CONTROL
 
 
 class LaneHeader(NamedTuple):

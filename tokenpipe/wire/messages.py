@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Annotated
 
-from tokenpipe.types import MAX_STOP_BYTES, RequestOutputKind, SamplingParams
+from tokenpipe._core import FINISH_ERROR, FINISH_STOP, MAX_STOP_BYTES, NO_STOP
+from tokenpipe.types import RequestOutputKind, SamplingParams
 
 from .fields import (
     U32,
@@ -143,11 +144,11 @@ class HandleFinished:
     """Outcome: the request ended and its final row went to its client."""
 
     handle: Handle
-    finish: Annotated[int, Int(1, 4)]  # a code of types.FINISH_CODES
+    finish: Annotated[int, Int(FINISH_STOP, FINISH_ERROR)]  # a code of types.FINISH_CODES
     stop_reason: TokenOrNone
     output_tokens: U32
     error: Words = ""
-    stop_string: TokenOrNone = -1  # which of Bind.stop ended it
+    stop_string: TokenOrNone = NO_STOP  # which of Bind.stop ended it
 
 
 @dataclass(frozen=True, slots=True)
