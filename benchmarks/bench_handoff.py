@@ -113,6 +113,14 @@ class Forward:
         return Sampled(ids)
 
 
+class Unsent(Discard):
+    """A publisher that sends nothing, as a runner takes one."""
+
+    def fail(self, error: str | BaseException) -> None:
+        """Raise what the runner could not go on from."""
+        raise RuntimeError(str(error))
+
+
 def worker(
     pipe: Connection, endpoint: str, work: Workload, links: ZmqLinks, kind: str, how: How
 ) -> None:
@@ -150,7 +158,7 @@ def worker(
         unsent = Tokens(keys)  # made as the others are, and thrown away
         silent = Forward(lambda: to_tensor(unsent.step()), how.forward_s, clock)
         silent.same_as(forward)
-        discarding = CPUModelRunner(silent, Discard())
+        discarding = CPUModelRunner(silent, Unsent())
         discarding.change(_binds(handles, keys))
         ratios = _pairs(step, _step(discarding, lane), clock)
         end_ids = to_tensor(np.full(work.batch, EOS, dtype=np.int32))

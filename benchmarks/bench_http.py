@@ -84,8 +84,8 @@ def serving(
 ) -> Iterator[Side]:
     """Start one side and wait until it serves."""
     if name == "bare":
-        module, options = "benchmarks.bare_sse", ("--workers", str(workers))
-        options += ("--rate", str(args.rate))
+        module = "benchmarks.bare_sse"
+        options = ["--workers", str(workers), "--rate", str(args.rate)]
     else:
         topology = scratch / "topology.yaml"
         where = {"runtime_dir": str(scratch / "run"), "log_dir": str(scratch / "logs")}
@@ -93,8 +93,8 @@ def serving(
         keys = {**where, "api": api, "slots_per_rank": args.streams, "name": "bench"}
         topology.write_text(json.dumps(keys))
         module = "tokenpipe"
-        options = ("serve", str(topology), "--engine-arg", f"rate={args.rate}")
-    child = children.start(ChildSpec(name, "0", module, options, {"PYTHONPATH": ROOT}))
+        options = ["serve", str(topology), "--engine-arg", f"rate={args.rate}"]
+    child = children.start(ChildSpec(name, "0", module, tuple(options), {"PYTHONPATH": ROOT}))
     url = ""
     deadline = time.monotonic() + START_S
     while not url:

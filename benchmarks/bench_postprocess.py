@@ -178,7 +178,8 @@ def flat(
 
         def tokens(begin: int, end: int, turn: int = turn) -> np.ndarray[Any, Any]:
             steps = np.arange(begin, end)[:, None] + turn * 37
-            return corpus[(steps + starts) % len(corpus)]
+            batch: np.ndarray[Any, Any] = corpus[(steps + starts) % len(corpus)]
+            return batch
 
         rounds.append(stretches(side, tokens, step, lengths))
         step += lengths[-1]

@@ -13,6 +13,7 @@ import re
 import sys
 import time
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 _TOKENS = re.compile(rb'"completion_tokens": ?(\d+)')
@@ -72,7 +73,7 @@ async def load(url: str, streams: int, tokens: int) -> dict[str, float]:
     waits = [loop.create_future() for _ in range(streams)]
     begin = time.monotonic()
     made = await asyncio.gather(
-        *(loop.create_connection(lambda w=w: Stream(request, w), host, int(port)) for w in waits)
+        *(loop.create_connection(partial(Stream, request, w), host, int(port)) for w in waits)
     )
     await asyncio.gather(*waits)
     wall = time.monotonic() - begin

@@ -21,7 +21,8 @@ ROLE = {"types", "rows", "errors", "wire", "transport", "topology", "metrics", "
 BELOW = ROLE | {"config", "logs", "postprocess", "processor", "runners", "client", "supervisor"}
 BELOW |= {"notify", "events"}
 MAY_ENTER = {
-    "types": {"_core"},
+    "accepts": set(),
+    "types": {"_core", "accepts"},
     "events": {"types"},
     "rows": set(),
     "errors": set(),
@@ -29,7 +30,7 @@ MAY_ENTER = {
     "logs": {"errors"},
     "notify": {"errors"},
     "config": {"errors"},
-    "topology": {"errors", "types", "config"},
+    "topology": {"accepts", "errors", "types", "config"},
     "wire": {"types", "rows", "errors", "_core"},
     "transport": {"errors", "topology", "_core"},
     "postprocess": {"types", "errors", "_core"},

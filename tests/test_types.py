@@ -25,8 +25,8 @@ def test_stops_become_a_tuple(texts: Any) -> None:
 
 
 def test_nothing_is_an_empty_tuple() -> None:
-    params = SamplingParams(stop=[], stop_token_ids=[])  # type: ignore[arg-type]
-    assert params == SamplingParams() and params.stop == params.stop_token_ids == ()
+    params = SamplingParams(stop=[], stop_token_ids=[])
+    assert params == SamplingParams() and params.stop == () and params.stop_token_ids == ()
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,8 @@ from typing import Annotated, Any, Literal
 from pydantic import BeforeValidator, Field
 from typing_extensions import Self
 
-from tokenpipe.config import Accepts, FrozenConfig, Misfit, default
+from tokenpipe.accepts import Accepts, default
+from tokenpipe.config import FrozenConfig, Misfit
 from tokenpipe.errors import ConfigError
 from tokenpipe.types import MAX_DP, MAX_SLOTS
 

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from tokenpipe import _core
 from tokenpipe._core import DP_BITS, GENERATION_BITS, MAX_STOP_BYTES, SLOT_BITS
+from tokenpipe.accepts import Accepts, default
 
 # A handle names one binding of one request to one slot: dp (12 bits), slot (16), generation (35).
 MAX_GENERATION = (1 << GENERATION_BITS) - 1
@@ -102,7 +103,7 @@ class SamplingParams:
     n: int = 1
     max_tokens: int = 16
     min_tokens: int = 0
-    stop_token_ids: tuple[int, ...] = ()
+    stop_token_ids: Accepts[tuple[int, ...], Iterable[int]] = default(())
     ignore_eos: bool = False
     temperature: float = 1.0
     top_p: float = 1.0
@@ -111,7 +112,7 @@ class SamplingParams:
     seed: int | None = None
     logprobs: int | None = None
     prompt_logprobs: int | None = None
-    stop: tuple[str, ...] = ()
+    stop: Accepts[tuple[str, ...], Iterable[str]] = default(())
     include_stop_str_in_output: bool = False
     detokenize: bool = True
     skip_special_tokens: bool = True

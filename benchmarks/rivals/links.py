@@ -41,13 +41,13 @@ class ZmqLinks:
 
     def inbox(self, name: str) -> ZmqInbox:
         """Bind a link."""
-        socket = zmq.Context.instance().socket(zmq.PULL)
+        socket: zmq.Socket[bytes] = zmq.Context.instance().socket(zmq.PULL)
         socket.bind(f"ipc://{self.directory}/{name}")
         return ZmqInbox(socket)
 
     def outbox(self, name: str) -> zmq.Socket[bytes]:
         """Connect a link."""
-        socket = zmq.Context.instance().socket(zmq.PUSH)
+        socket: zmq.Socket[bytes] = zmq.Context.instance().socket(zmq.PUSH)
         socket.connect(f"ipc://{self.directory}/{name}")
         return socket
 
@@ -64,7 +64,7 @@ class ZmqInbox:
 
     def ready(self) -> list[bytes]:
         """Return what is there."""
-        messages = []
+        messages: list[bytes] = []
         while len(messages) < 32:
             try:
                 messages.append(self.socket.recv(zmq.NOBLOCK))
@@ -78,7 +78,7 @@ class ZmqInbox:
 
     def more(self) -> bool:
         """Say whether a message is there, which the descriptor tells only once."""
-        return bool(self.socket.getsockopt(zmq.EVENTS) & zmq.POLLIN)
+        return bool(int(self.socket.getsockopt(zmq.EVENTS)) & zmq.POLLIN)
 
 
 @dataclass(frozen=True)

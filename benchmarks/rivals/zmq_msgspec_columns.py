@@ -7,6 +7,8 @@ general one would have to leave this path.
 
 from __future__ import annotations
 
+from typing import Any
+
 import msgspec
 import numpy as np
 from numpy.typing import NDArray
@@ -61,7 +63,8 @@ class Process:
         self._decode = msgspec.msgpack.Decoder(Step).decode
         self._encode = msgspec.msgpack.Encoder().encode
         self._batch = b""
-        self._split: list[tuple[int, NDArray[np.int64], bytes]] = []
+        # client, its rows (None: all of them), their keys
+        self._split: list[tuple[int, NDArray[np.int64] | None, bytes]] = []
 
     def messages(self, message: bytes) -> list[tuple[int, bytes]]:
         """Return each client's columns as bytes."""
@@ -120,7 +123,7 @@ class Process:
             self._split.append((client, None if len(rows) == len(clients) else rows, keys))
 
 
-def _some(column: NDArray, rows: NDArray[np.int64] | None) -> bytes:
+def _some(column: NDArray[Any], rows: NDArray[np.int64] | None) -> bytes:
     return column.tobytes() if rows is None else column[rows].tobytes()
 
 

@@ -70,7 +70,8 @@ class Process:
 
     def messages(self, message: bytes) -> list[tuple[int, bytes]]:
         """Return each client's rows as bytes."""
-        requests, outputs = self._requests, [[] for _ in range(self._clients)]
+        requests = self._requests
+        outputs: list[list[OutputRow]] = [[] for _ in range(self._clients)]
         output_row = OutputRow
         for row in self._decode(message).rows:
             request = requests.get(row.slot)

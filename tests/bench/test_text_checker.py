@@ -29,11 +29,12 @@ def frame(rows: list[tuple[int, list[int], int, bytes]]) -> OutputFrame:
         15: np.array([offset for _, _, offset, _ in rows], np.uint32),
     }
     header = (1, 2, 3, 1, 0, 0, len(rows), len(tokens), 0)
-    return OutputFrame.unpack(_core.pack_output(header, columns))  # type: ignore[arg-type]
+    return OutputFrame.unpack(_core.pack_output(header, columns))
 
 
 def text_of(tokens: list[int]) -> bytes:
-    return words(17)[np.array(tokens)].tobytes()
+    text: bytes = words(17)[np.array(tokens)].tobytes()
+    return text
 
 
 def test_words_are_what_a_processor_reads(tmp_path: Path) -> None:

@@ -56,7 +56,7 @@ class Pub:
         self.poll_within_s = 0.1
         self.lost_steps = 0  # so many find their processor dead
 
-    def publish(self, step: int, handles: Any, tokens: Any, **rest: Any) -> None:
+    def publish(self, step: int, handles: Any, tokens: Any, *_: Any, **rest: Any) -> None:
         if self.lost_steps:
             self.lost_steps -= 1
             raise LaneLost("its processor is dead")

@@ -154,8 +154,8 @@ def test_half_a_character_that_turns_out_to_be_something_else() -> None:
 def test_added_tokens_stand_raw_behind_one_another_on_request() -> None:
     vocabulary = real("sentencepiece")
     ids = [1, 2, *vocabulary.encode(" x"), 2]
-    options = {"skip_special_tokens": False, "spaces_between_special_tokens": False}
-    deltas = streamed(vocabulary.vocabulary, [ids], wish_for(**options))
+    wish = wish_for(skip_special_tokens=False, spaces_between_special_tokens=False)
+    deltas = streamed(vocabulary.vocabulary, [ids], wish)
     assert "".join(deltas) == "<s></s> x</s>"
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -19,7 +20,7 @@ PIECES = ["\u2581the", "\u2581", "##ing", "don", " '", "'t", " n't", ".", "a.b",
           "x</w>", "\u2581\u2581b", "<0xC3>", "<0xA9>", "<0xZZ>", " do not", "##"]  # fmt: skip
 
 
-def tokenizer_with(decoder: object) -> Tokenizer:
+def tokenizer_with(decoder: Any) -> Tokenizer:
     made = Tokenizer(models.WordLevel({p: i for i, p in enumerate(PIECES)}, unk_token="."))
     if decoder is not None:
         made.decoder = decoder

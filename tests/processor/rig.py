@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 
@@ -170,7 +171,7 @@ class Rig:
                 self.positions[row.handle] = have + len(row.tokens)
         tokens = [t for row in rows for t in row.tokens]
         scored = [logprob_of(t, row.k) for row in rows if row.k >= 0 for t in row.tokens]
-        columns = {
+        columns: dict[int, np.ndarray[Any, Any]] = {
             1: np.array([row.handle for row in rows], np.int64),
             2: np.array([len(row.tokens) for row in rows], np.uint16),
             3: np.array(tokens, np.int64).astype(np.int32),

@@ -172,9 +172,11 @@ class Engine(RuleBasedStateMachine):
             request.output, request.annex_offset = ids, report.annex_offset
             self.waiting.append(request)
         else:
-            aborted = isinstance(report, HandleAborted)
-            assert not aborted or request.aborted
-            request.outcome = 3 if aborted else report.finish
+            if isinstance(report, HandleAborted):
+                assert request.aborted
+                request.outcome = 3
+            else:
+                request.outcome = report.finish
             request.output = tuple(request.expected()[0][: report.output_tokens])
 
     # --- workers and lanes --------------------------------------------------------------------

@@ -26,7 +26,8 @@ def outputs(rig: Rig) -> list[int]:
     if frame is None:
         return []
     rig.clients[0].apply(frame)
-    return OutputFrame.unpack(frame).counts.tolist()
+    counts: list[int] = OutputFrame.unpack(frame).counts.tolist()
+    return counts
 
 
 @settings(max_examples=150, deadline=None)
@@ -84,7 +85,7 @@ def test_time_between_outputs() -> None:
     rig.feed(Row(handle, [5]))
     assert outputs(rig) == []
     deadline = rig.processor.next_deadline
-    assert deadline == pytest.approx(start + 0.5, abs=1e-5)
+    assert deadline is not None and deadline == pytest.approx(start + 0.5, abs=1e-5)
     rig.now = deadline
     rig.processor.tick(rig.now)
     assert outputs(rig) == [2]

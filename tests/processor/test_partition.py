@@ -88,9 +88,9 @@ def test_result_is_that_of_the_plain_sequence(
     got = rig.stream(9)
     assert (got.tokens, got.finish, got.stop_reason) == (ids, finish, reason)
     assert got.ks == sent_ks[: len(ids)]
-    annex = beside.read(got.annex, len(ids), bool(finish))
-    beside.check(annex, ids, carried[: len(ids)])
-    assert (annex.extras or []) == [extra for extra in extras if extra[0] < len(ids)]
+    read = beside.read(got.annex, len(ids), bool(finish))
+    beside.check(read, ids, carried[: len(ids)])
+    assert (read.extras or []) == [extra for extra in extras if extra[0] < len(ids)]
     reported = [HandleFinished(handle, finish, reason, len(ids))] if finish else []
     assert rig.reports() == reported
 

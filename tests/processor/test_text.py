@@ -30,7 +30,7 @@ TOKENS = st.lists(
 STOPS = st.lists(st.text("abé€", min_size=1, max_size=4), max_size=3, unique=True)
 
 
-def text_rig(**options: object) -> Rig:
+def text_rig(**options: Any) -> Rig:
     return Rig(vocab=VOCAB, vocab_size=SIZE, eos_token_ids=EOS, **options)
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from tokenizers import Tokenizer, decoders, models
 
@@ -29,7 +31,7 @@ def foreign_rig() -> Rig:
     return Rig(ranks=2, vocab=vocabulary.table, vocab_size=len(WORDS), eos_token_ids=END)
 
 
-def text_fields(*stop: str) -> dict[str, object]:
+def text_fields(*stop: str) -> dict[str, Any]:
     return {"text": True, **wish_for(stop=stop)._asdict()}
 
 

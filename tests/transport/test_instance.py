@@ -13,6 +13,7 @@ from tests.transport.child import child, line
 from tokenpipe.errors import ConfigError, ForkError, LaneBusy, LaneLost
 from tokenpipe.transport import ENDPOINT_VARIABLE, Instance, ZmqReceiverPort, lane_name
 from tokenpipe.transport import instance as instance_module
+from tokenpipe.transport.runtime_dir import make_private
 
 CREATE = """
 import sys
@@ -159,7 +160,7 @@ def test_only_the_process_that_created_closes(base: Path) -> None:
 def test_a_directory_that_goes_while_we_come_is_made_anew(
     base: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    make = instance_module.make_private
+    make = make_private
     times: list[Path] = []
 
     def made_and_removed(path: Path, *, exist_ok: bool) -> None:

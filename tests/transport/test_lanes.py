@@ -408,7 +408,7 @@ def test_a_ping_is_answered_only_where_something_is_kept(rig: Rig) -> None:
         said.append(lane_messages.unpack(message).type)
         return answer(route, message)
 
-    receiver.port.send = listen  # type: ignore[method-assign]
+    receiver.port.send = listen  # type: ignore[method-assign, assignment]
     sender.tick(time.monotonic() + 2)
     turn(lambda: receiver.heard > heard, sender, receiver)
     assert said == []

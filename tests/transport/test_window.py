@@ -127,7 +127,12 @@ def test_what_was_numbered_for_an_earlier_life_is_no_gap_though_a_later_frame_ca
 
 def test_a_frame_that_its_receiver_would_refuse_is_not_taken_however_much_room_there_is() -> None:
     frames: list[bytes] = []
-    window = SendWindow(1 << 20, 1, 2, lambda frame: frames.append(frame) is None, 1000)
+
+    def put(frame: bytes) -> bool:
+        frames.append(frame)
+        return True
+
+    window = SendWindow(1 << 20, 1, 2, put, 1000)
     window.receiver = 3
 
     def frame(size: int) -> bytes:

@@ -62,7 +62,8 @@ def annexes(draw: st.DrawFn, count: int) -> RowAnnex:
         "cached_tokens": st.integers(0, 9),
         "extra": st.binary(min_size=1, max_size=5),
     }
-    return RowAnnex(**{name: draw(of) for name, of in parts.items() if draw(st.booleans())})
+    given: dict[str, Any] = {n: draw(of) for n, of in parts.items() if draw(st.booleans())}
+    return RowAnnex(**given)
 
 
 def logprobs_of(found: tuple[Any, Any, Any] | None, count: int) -> list[TokenLogprobs | None]:

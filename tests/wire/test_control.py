@@ -211,7 +211,7 @@ def test_refuses_what_is_no_control_frame(raw: bytes) -> None:
 
 def test_does_not_send_what_would_be_refused() -> None:
     params = SamplingParams()
-    for message, says in [
+    refused: list[tuple[Message, str]] = [
         (GiveUp(-1), r"GiveUp.key: expected an integer"),
         (Submit(1, "x" * 5000, (), params), r"Submit.external_id"),
         (Submit(1, "x", (-1,), params), r"Submit.prompt_token_ids: expected integers >= 0"),
@@ -220,7 +220,8 @@ def test_does_not_send_what_would_be_refused() -> None:
         (Submit(1, "\ud800", (), params), r"Submit.external_id"),
         (Submit(1, "x", (), SamplingParams(top_p=float("inf"))), r"params: SamplingParams.top_p"),
         (StepPlan(1, (StepBind(0, 1, 0),)), r"StepPlan.binds: StepBind.handle"),
-    ]:
+    ]
+    for message, says in refused:
         with pytest.raises(ValueError, match=says):
             pack_control(HEADER, [message])
 
@@ -235,7 +236,8 @@ def test_a_text_for_people_is_cut_and_never_refused() -> None:
 
 
 def test_numpy_integers_travel() -> None:
-    bind = Bind(np.int64(7), 1, 2, 3, np.int32(4), stop_token_ids=np.array([1, 2], np.int32))
+    stops: Any = np.array([1, 2], np.int32)
+    bind = Bind(np.int64(7), 1, 2, 3, np.int32(4), stop_token_ids=stops)
     back = unpack_control(pack_control(HEADER, [bind]))[1]
     assert back == [Bind(7, 1, 2, 3, 4, stop_token_ids=(1, 2))]
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 
+import msgpack
 import numpy as np
 import pytest
 from hypothesis import example, given
@@ -17,7 +18,7 @@ from tokenpipe.wire import LaneHeader, OutputFrame, StepFrame
 
 UNPACK = {1: _core.unpack_step, 2: _core.unpack_output}
 PACK = {1: _core.pack_step, 2: _core.pack_output}
-VIEW = {1: StepFrame, 2: OutputFrame}
+VIEW: dict[int, type[StepFrame] | type[OutputFrame]] = {1: StepFrame, 2: OutputFrame}
 PROPERTY = {"position": "positions"}  # where a view's name is not the column's
 
 
@@ -156,7 +157,7 @@ def test_continues_the_frame_before_and_no_other(
 
 
 def test_skips_columns_and_header_fields_it_does_not_know() -> None:
-    raw = oracle.msgpack.packb([1, 1, [1, 2, 3, 4, 0, 0, 9, 1, 1, 5, 77], {
+    raw = msgpack.packb([1, 1, [1, 2, 3, 4, 0, 0, 9, 1, 1, 5, 77], {
         99: b"later", 0: b"", 1: (7).to_bytes(8, "little"), 3: b"\1\0\0\0",
     }])  # fmt: skip
     view = StepFrame.unpack(raw)

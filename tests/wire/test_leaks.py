@@ -56,7 +56,7 @@ CALLS: dict[str, Callable[[], object]] = {
     "pack_step": lambda: _core.pack_step(HEADER, {1: HANDLES, 3: TOKENS}),
     "pack_step, refused": lambda: _core.pack_step(HEADER, {1: HANDLES, 3: HANDLES}),
     "pack_step, no such column": lambda: _core.pack_step(HEADER, {1: HANDLES, 99: TOKENS}),
-    "pack_step, no buffer": lambda: _core.pack_step(HEADER, {1: HANDLES, 3: "x"}),  # type: ignore[dict-item]
+    "pack_step, no buffer": lambda: _core.pack_step(HEADER, {1: HANDLES, 3: "x"}),
     "pack": lambda: PACKER.pack(*HEADER[:6], HANDLES, TOKENS, drained=HANDLES),
     "pack, refused": lambda: PACKER.pack(*HEADER[:6], HANDLES, HANDLES[:1]),
     "pack, no buffer": lambda: PACKER.pack(*HEADER[:6], HANDLES, [1]),  # type: ignore[arg-type]
@@ -69,11 +69,12 @@ CALLS: dict[str, Callable[[], object]] = {
     "send_next, full": lambda: SENDER.send_next(1, 2, HANDLES[1:], TOKENS[:1]),
     "send_next, refused": lambda: SENDER.send_next(1, 2, HANDLES, HANDLES[:1]),
     "pack_next": lambda: SENDER.pack_next(1, 2, HANDLES[1:], TOKENS[:1]),
-    "SendWindow": lambda: (_core.SendWindow(1 << 12).push(STEP), WINDOW.between(1, 9)),
+    "SendWindow": lambda: _core.SendWindow(1 << 12).push(STEP),
+    "SendWindow, between": lambda: WINDOW.between(1, 9),
     "SendWindow, misaddressed": lambda: WINDOW.send(STEP),
     "SendWindow, no frame": lambda: WINDOW.send(b"x"),
     "Handoff": lambda: HANDOFF(STEP),
-    "Handoff, refused": lambda: _core.Handoff(len, 1, ValueError)(STEP),
+    "Handoff, refused": lambda: _core.Handoff(len, 1, ValueError)(STEP),  # type: ignore[arg-type]
     "Intake": lambda: _core.Intake(lambda flags: STEP, 0, ValueError).take(2, (1, 2, 3, 4), []),
     "Intake, taken": lambda: _core.Intake(lambda flags: STEP, 0, ValueError).take(
         1, (1 << 60, 2, 3, 4), []

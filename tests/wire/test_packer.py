@@ -39,7 +39,7 @@ def arrays(step: Step, rng: st.DataObject) -> dict[str, Any]:
         given["counts"] = np.array(counts, rng.draw(st.sampled_from(["u2", "i4", "i8"])))
     if any(step.status) or rng.draw(st.booleans()):
         given["status"] = np.array(step.status, np.uint8)
-    if step.drained or rng.draw(st.booleans()):
+    if len(step.drained) > 0 or rng.draw(st.booleans()):
         given["drained"] = np.array(step.drained, np.int64)
     ks = [k for k, _, _ in step.logprobs]
     if any(k >= 0 for k in ks) or rng.draw(st.booleans()):
@@ -130,7 +130,7 @@ def test_one_bad_token_harms_one_row(token: int) -> None:
     assert packer.bad_tokens == 1
 
 
-GOOD = {"handles": np.array([handle(0), handle(1)]), "tokens": np.array([1, 2])}
+GOOD: dict[str, Any] = {"handles": np.array([handle(0), handle(1)]), "tokens": np.array([1, 2])}
 
 
 @pytest.mark.parametrize(

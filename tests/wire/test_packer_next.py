@@ -64,7 +64,7 @@ def test_sends_what_the_twin_packs(plan: list[tuple[Step, str]], data: st.DataOb
     twin = oracle.Packer(DP, TP, VOCAB)
     for number, (step, way) in enumerate(plan):
         given = arrays(step, data)
-        args = (number, 77, *(given.get(name) for name in NAMES + MORE))
+        args: tuple[Any, ...] = (number, 77, *(given.get(name) for name in NAMES + MORE))
         wire.takes = way != "r"
         before, sent_before = window.next_seq, len(wire.frames)
         if way in "sr":  # sent at once, or refused
@@ -110,7 +110,7 @@ def test_a_plain_step_is_the_same_bytes_every_way(rows: int, dtype: type) -> Non
     packer = _core.StepPacker(0, 0, 512, 1 << 20, window)
     slow = _core.StepPacker(0, 0, 512, 1 << 20)
     for step in range(40):
-        tokens = (np.arange(rows) * 7 + step).astype(dtype)
+        tokens: np.ndarray[Any, Any] = (np.arange(rows) * 7 + step).astype(dtype)
         taken = step % 3 != 1
         wire.takes = taken
         sent = packer.send_next(step, 5, handles, tokens, None, None, None)

@@ -123,6 +123,7 @@ def test_means_what_the_twin_says(plan: list[str], rng: np.random.Generator) -> 
         if not wire.takes:
             assert sent == _core.SEND_REFUSED
             continue
+        nothing: list[tuple[int, list[list[tuple[int, float]]], list[int]]]
         nothing = [(-1, [[] for _ in range(1)], [])] * len(batch)
         expected = twin.pack(
             (1, 1 << 40, RECEIVER, seq, step, 5),

@@ -3,7 +3,7 @@
 Knows no key of its own; `topology.py` declares them.
 """
 
-from .model import Accepts, FrozenConfig, Misfit, default
+from .model import FrozenConfig, Misfit
 from .yamldoc import KeyPath, YamlDocument, load_yaml
 
-__all__ = ["Accepts", "FrozenConfig", "KeyPath", "Misfit", "YamlDocument", "default", "load_yaml"]
+__all__ = ["FrozenConfig", "KeyPath", "Misfit", "YamlDocument", "load_yaml"]

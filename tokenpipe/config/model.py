@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 from typing_extensions import Self
@@ -28,31 +28,6 @@ class Impossible(Exception):
     def __init__(self, misfits: list[Misfit]) -> None:
         super().__init__("\n".join(line_of(misfit.key, misfit.what, None) for misfit in misfits))
         self.misfits = misfits
-
-
-Is = TypeVar("Is")
-Takes = TypeVar("Takes")
-
-if TYPE_CHECKING:
-
-    class Accepts(Generic[Is, Takes]):
-        """A key that reads as `Is`, and whose value may be given as a `Takes` instead."""
-
-        def __get__(self, config: object, kind: type | None = None, /) -> Is: ...
-        def __set__(self, config: object, value: Is | Takes, /) -> None: ...
-
-else:
-
-    class Accepts:
-        """Is the key's own type where pydantic reads it, which converts and checks by itself."""
-
-        def __class_getitem__(cls, types: tuple[Any, Any]) -> Any:
-            return types[0]
-
-
-def default(value: Any) -> Any:
-    """Return the value: a key that is declared with `Accepts` needs a default of any type."""
-    return value
 
 
 class FrozenConfig(BaseModel, frozen=True):
