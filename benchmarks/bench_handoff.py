@@ -37,8 +37,9 @@ from rich.table import Table
 from tokenpipe.bench.machine_info import describe_machine
 from tokenpipe.bench.samples import Samples
 from tokenpipe.bench.worker import Discard
-from tokenpipe.runners import CPUModelRunner, Publisher, Row, Sampled, StepLane, StepLaneReader
+from tokenpipe.runners import CPUModelRunner, Row, Sampled
 from tokenpipe.wire import StepBind
+from tokenpipe.worker import Publisher, StepLane, StepLaneReader
 
 from . import machine
 from .launch import START_S, Side

@@ -22,7 +22,7 @@ from rich.table import Table
 
 from tokenpipe.bench.machine_info import describe_machine
 from tokenpipe.bench.samples import Samples
-from tokenpipe.runners import Publisher
+from tokenpipe.worker import Publisher
 
 from . import machine
 from .launch import START_S, Side

@@ -26,9 +26,9 @@ from tokenpipe.bench.machine_info import describe_machine
 from tokenpipe.client import Client
 from tokenpipe.events import Event, RankUp, Submitted
 from tokenpipe.pipeline import Pipeline
-from tokenpipe.runners import Publisher
 from tokenpipe.topology import Topology
 from tokenpipe.types import SamplingParams
+from tokenpipe.worker import Publisher
 
 from .fanout import check_columns
 from .launch import START_S, Side, until

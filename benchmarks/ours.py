@@ -15,10 +15,10 @@ from tokenpipe.bench.process_usage import UsageMeter, cpu_s
 from tokenpipe.client import AsyncClient, Client
 from tokenpipe.events import RankUp, Submitted
 from tokenpipe.pipeline import Pipeline
-from tokenpipe.runners import Publisher
 from tokenpipe.topology import Topology
 from tokenpipe.types import Request, SamplingParams
 from tokenpipe.wire import OutputFrame
+from tokenpipe.worker import Publisher
 
 from .fanout import ColumnsMessage, Recorder
 from .launch import START_S, Side, summarise, until

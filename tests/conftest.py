@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import tempfile
 import threading
@@ -51,6 +52,14 @@ def runtime_dir() -> Iterator[Path]:
         yield Path(base)
         left = sorted(str(path.relative_to(base)) for path in Path(base).rglob("*"))
         assert not left, f"left in the runtime directory: {left}"
+
+
+@pytest.fixture
+def base() -> Iterator[Path]:
+    """A directory with a short name: a socket's path may have 107 bytes, pytest's are long."""
+    path = Path(tempfile.mkdtemp(prefix="tp"))
+    yield path
+    shutil.rmtree(path)
 
 
 def eventually(fact: Callable[[], object], timeout_s: float = 10.0) -> bool:

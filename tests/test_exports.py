@@ -10,7 +10,8 @@ from types import ModuleType
 import pytest
 
 import tokenpipe
-from tokenpipe import errors, events, rows, types
+from tokenpipe import errors, events, types
+from tokenpipe import extras as rows
 
 PACKAGE = Path(__file__).parent.parent / "tokenpipe"
 DOORS = sorted(PACKAGE.rglob("__init__.py"))

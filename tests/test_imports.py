@@ -17,75 +17,80 @@ ROOT = Path(__file__).parent.parent
 PACKAGE = ROOT / "tokenpipe"
 MODULES = sorted(path for path in PACKAGE.rglob("*.py"))
 
-ROLE = {"types", "rows", "errors", "wire", "transport", "topology", "metrics", "_core"}
-BELOW = ROLE | {"config", "logs", "postprocess", "processor", "runners", "client", "supervisor"}
-BELOW |= {"notify", "events"}
+LANES = {"types", "extras", "errors", "wire", "instance", "transport", "topology", "_core"}
+CHILD = {"logs", "notify"}  # what a role's own process needs besides
 MAY_ENTER = {
     "accepts": set(),
-    "types": {"_core", "accepts"},
-    "events": {"types"},
-    "rows": set(),
     "errors": set(),
-    "metrics": {"errors"},
+    "types": {"_core", "accepts"},
+    "extras": set(),
+    "events": {"types"},
     "logs": {"errors"},
     "notify": {"errors"},
     "config": {"errors"},
     "topology": {"accepts", "errors", "types", "config"},
-    "wire": {"types", "rows", "errors", "_core"},
-    "transport": {"errors", "topology", "_core"},
+    "wire": {"types", "extras", "errors", "_core"},
+    "instance": {"errors"},
+    "layout": {"topology", "instance"},
+    "transport": {"errors", "instance", "_core"},
     "postprocess": {"types", "errors", "_core"},
-    # logs, notify, topology and transport are for its service alone: see CORE
-    "processor": {
-        "types",
-        "errors",
-        "wire",
-        "postprocess",
-        "_core",
-        "transport",
-        "topology",
-        "logs",
-        "notify",
-    },
-    "runners": ROLE,
-    "client": ROLE,
+    # instance, logs, notify, topology and transport are for its service alone: see CORE
+    "processor": (LANES - {"extras"}) | CHILD | {"postprocess"},
+    "worker": LANES | CHILD,
+    "runners": {"types", "extras", "errors", "wire", "topology", "worker", "_core"},
+    "client": LANES,
     "supervisor": {"errors", "topology", "logs", "notify"},
-    "pipeline": BELOW | {"plan"},
-    "engine": BELOW | {"pipeline", "plan"},
-    "serve": BELOW | {"pipeline", "plan", "engine"},
-    "bench": BELOW | {"pipeline", "plan", "engine", "serve"},
-    "plan": {"topology", "transport"},
-    "cli": {"", "engine", "errors", "plan", "postprocess", "serve", "topology", "transport"},
+    "pipeline": LANES
+    | {"events", "logs", "processor", "postprocess", "supervisor", "worker", "layout"},
+    "engine": LANES | CHILD | {"events", "pipeline", "supervisor", "worker"},
+    "api": CHILD
+    | {"types", "errors", "topology", "instance", "postprocess", "client", "supervisor"},
+    "serve": CHILD
+    | {"errors", "topology", "instance", "layout", "supervisor", "worker", "engine", "api"},
+    "bench": LANES
+    | CHILD
+    | {"events", "postprocess", "client", "worker", "supervisor", "pipeline", "engine"},
+    "cli": {
+        "",
+        "errors",
+        "topology",
+        "instance",
+        "layout",
+        "postprocess",
+        "worker",
+        "serve",
+    },
     "__main__": {"cli", "errors"},
     "__init__": {
         "client",
         "errors",
         "events",
+        "extras",
         "pipeline",
-        "rows",
         "runners",
         "topology",
         "types",
         "wire",
+        "worker",
     },
 }
 # A name of another package may be imported only in these rooms or files; [] is nowhere.
 ONLY_IN = {
     "paddle": [],  # runners/framework.py loads it by name, when a runner is made
-    "fastapi": ["serve"],
-    "starlette": ["serve"],
-    "uvicorn": ["serve"],
-    "uvicorn_worker": ["serve"],
-    "gunicorn": ["serve"],
-    "jinja2": ["serve"],
-    "aiohttp": ["serve"],
+    "fastapi": ["api"],
+    "starlette": ["api"],
+    "uvicorn": ["api"],
+    "uvicorn_worker": ["api"],
+    "gunicorn": ["api"],
+    "jinja2": ["api"],
     "tokenizers": ["postprocess"],
     "subprocess": ["supervisor"],
     "zmq": ["transport"],
     "msgpack": ["wire", "transport"],
-    "pydantic": ["config", "topology.py", "serve"],  # FastAPI speaks it
+    "pydantic": ["config", "topology.py", "api"],  # FastAPI speaks it
     "ruamel": ["config"],
-    "typer": ["cli.py", "bench", "serve"],
-    "rich": ["cli.py", "bench", "serve"],
+    "typer": ["cli.py", "bench"],
+    "rich": ["cli.py", "bench"],
     "pickle": [],
     "marshal": [],
     "multiprocessing": [],
@@ -97,14 +102,14 @@ PURE |= {"os", "random", "secrets", "subprocess", "signal"}
 CORE = {
     "types.py": set[str](),
     "events.py": set[str](),
-    "rows.py": set[str](),
+    "extras.py": set[str](),
     "errors.py": set[str](),
     "wire/": set[str](),
     "postprocess/": set[str](),
-    "client/core.py": {"transport", "metrics"},
-    "processor/": {"transport", "topology", "logs", "metrics", "notify"},
+    "client/client_core.py": {"transport", "instance"},
+    "processor/": {"transport", "instance", "topology", "logs", "notify"},
 }
-MAY_STILL = {"client/core.py": {"asyncio"}}  # the Future that a consumer is parked on
+MAY_STILL = {"client/client_core.py": {"asyncio"}}  # the Future that a consumer is parked on
 SHELLS = {
     f"processor/{name}.py" for name in ("service", "ranks", "outlets", "oddities", "__main__")
 }
@@ -188,9 +193,10 @@ def test_imports_stand_at_the_top(path: Path) -> None:
 
 def test_roles_do_not_know_one_another() -> None:
     for one, others in {
-        "runners": {"client", "processor"},
-        "client": {"runners", "processor"},
-        "processor": {"runners", "client"},
+        "worker": {"client", "processor", "api"},
+        "client": {"worker", "processor", "runners"},
+        "processor": {"worker", "client", "runners"},
+        "api": {"worker", "processor", "engine", "pipeline"},
     }.items():
         assert not MAY_ENTER[one] & others
 
@@ -225,8 +231,8 @@ def runtime_part(tree: ast.Module) -> ast.Module:
 def test_modules_are_loaded_by_name_in_few_files() -> None:
     by_name = {
         "runners/framework.py",
-        "engine/interface.py",
-        "serve/flavours.py",
+        "worker/executor.py",
+        "api/start.py",
         "postprocess/vocabulary.py",
     }
     for path in MODULES:

@@ -41,20 +41,16 @@ from tokenpipe.events import (
     Rescheduled,
     Submitted,
 )
+from tokenpipe.extras import PromptLogprobs, RowAnnex
 from tokenpipe.pipeline import Pipeline
-from tokenpipe.rows import PromptLogprobs, RowAnnex
 from tokenpipe.runners import (
     CPUModelRunner,
     GPUModelRunner,
     MetaxModelRunner,
     Model,
     ModelRunner,
-    Publisher,
     Row,
     Sampled,
-    StepLane,
-    StepLaneReader,
-    StepLogprobs,
     XPUModelRunner,
     runner_for,
 )
@@ -74,6 +70,7 @@ from tokenpipe.types import (
     split_handle,
 )
 from tokenpipe.wire import AnnexReader, OutputFrame, StepBind, StepPlan
+from tokenpipe.worker import Publisher, StepLane, StepLaneReader, StepLogprobs
 
 __version__ = "0.1.0"  # and in pyproject.toml
 

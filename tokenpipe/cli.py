@@ -13,13 +13,13 @@ from rich.console import Console
 from rich.table import Table
 
 import tokenpipe
-from tokenpipe.engine import SYNTHETIC, EngineSpec
 from tokenpipe.errors import ConfigError, StartupError, TokenpipeError
-from tokenpipe.plan import Plan, plan
+from tokenpipe.instance import default_base, sweep
+from tokenpipe.layout import Layout, layout_of
 from tokenpipe.postprocess import check_tokenizer
 from tokenpipe.serve import ServerFailed, launch
 from tokenpipe.topology import Topology
-from tokenpipe.transport import default_base, sweep
+from tokenpipe.worker import SYNTHETIC, EngineSpec
 
 app = typer.Typer(
     name="tokenpipe",
@@ -45,19 +45,19 @@ def _options(
     """The output path of an LLM inference engine."""
 
 
-@app.command("plan")
-def plan_command(
+@app.command("check")
+def check_command(
     topology: Annotated[Path, typer.Argument(help="The topology's YAML file.")],
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON, configuration too.")] = False,
 ) -> None:
     """Print lanes, sockets, owners and processes of a topology, and start nothing."""
     read = Topology.load(topology)
     check_tokenizer(read.tokenizer)
-    planned = plan(read)
+    layout = layout_of(read)
     if as_json:
-        print(json.dumps(planned.to_json_dict(read), indent=2))
+        print(json.dumps(layout.to_json_dict(read), indent=2))
     else:
-        _print_plan(planned)
+        _print_layout(layout)
 
 
 @app.command("serve")
@@ -116,19 +116,19 @@ def main() -> int:
     return 0
 
 
-def _print_plan(planned: Plan) -> None:
+def _print_layout(layout: Layout) -> None:
     # A pipe gets whole lines, however long: they are for grep.
     console = Console(width=None if sys.stdout.isatty() else 160, highlight=False)
-    console.print(f"directory  {planned.directory}", markup=False, soft_wrap=True)
+    console.print(f"directory  {layout.directory}", markup=False, soft_wrap=True)
     _print_table(
         console,
         ["role", "rank", "runs in", "started by", "owns"],
-        ((p.role, p.rank, p.runs_in, p.started_by, p.owns) for p in planned[1]),
+        ((p.role, p.rank, p.runs_in, p.started_by, p.owns) for p in layout[1]),
     )
     _print_table(
         console,
         ["socket", "carries", "from", "to (binds, owns)", "at most"],
-        ((*lane[:4], f"{lane.most_bytes / (1 << 20):g} MiB") for lane in planned.lanes),
+        ((*lane[:4], f"{lane.most_bytes / (1 << 20):g} MiB") for lane in layout.lanes),
     )
 
 

@@ -17,7 +17,7 @@ import openvino_genai as genai
 
 from examples.smollm2.weights import find_gguf
 from tokenpipe import RowStatus, StepBind
-from tokenpipe.engine import Place, Rows
+from tokenpipe.worker import Place, Rows
 
 # Else results depend on who shares the batch; a server that need not compare them drops it.
 EXACT = {

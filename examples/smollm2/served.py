@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from tokenpipe import StepBind, runner_for
-from tokenpipe.engine import Place, Rows
+from tokenpipe.worker import Place, Rows
 
 from .model import SmolLM2
 from .tokenizer import Chat

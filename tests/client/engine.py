@@ -9,9 +9,9 @@ from pathlib import Path
 from queue import SimpleQueue
 
 from tests.client.frames import Row, output_frame
+from tokenpipe.instance import Instance, output_lane, own_output_lane, submit_lane
 from tokenpipe.topology import Topology
 from tokenpipe.transport import (
-    Instance,
     LaneReceiver,
     LaneSender,
     Peer,
@@ -21,9 +21,6 @@ from tokenpipe.transport import (
     new_incarnation,
     open_receiver,
     open_sender,
-    output_lane,
-    own_output_lane,
-    submit_lane,
 )
 from tokenpipe.wire import GiveUp, Message, Submit, unpack_control
 
@@ -115,8 +112,8 @@ class FakeEngine:
                 output.poll()
         unsent, self._unsent = self._unsent, []
         for output, rows in unsent:
-            *address, seq = output.next_header
-            frame = output_frame(*rows, seq=seq, lane=tuple(address))
+            header = output.next_header
+            frame = output_frame(*rows, seq=header[3], lane=header[:3])
             if output.lost or len(frame) > output.room:
                 self._unsent.append((output, rows))
             else:

@@ -14,7 +14,7 @@ from tests.client.engine import FakeEngine, fake_engine, only_listen, serve, tok
 from tests.client.frames import Row
 from tests.conftest import eventually
 from tokenpipe.client import AsyncClient, AsyncStream
-from tokenpipe.client.core import FRAMES_AT_ONCE
+from tokenpipe.client.client_core import FRAMES_AT_ONCE
 from tokenpipe.errors import LaneBusy, LaneClosed, LaneLost, TokenpipeError
 from tokenpipe.topology import Topology
 from tokenpipe.types import FinishReason, RequestOutput, SamplingParams

@@ -10,19 +10,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.client.frames import Row, output_frame
-from tests.client.test_core import ERROR, LENGTH, STOP, make_core
+from tests.client.test_client_core import ERROR, LENGTH, STOP, make_core
 from tests.processor import beside
 from tokenpipe._core import Stream
 from tokenpipe.client import ClientCore
-from tokenpipe.rows import RowAnnex
-from tokenpipe.types import (
-    FinishReason,
-    RequestOutputKind,
-    SamplingParams,
-    Usage,
-)
+from tokenpipe.extras import RowAnnex
+from tokenpipe.types import FinishReason, RequestOutputKind, SamplingParams, Usage
 from tokenpipe.wire import GiveUp, pack_annex
-from tokenpipe.wire.annex import WRAP
+from tokenpipe.wire.extras_codec import WRAP
 
 
 def wrap(annex: bytes, offset: int, count: int) -> bytes:

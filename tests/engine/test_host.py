@@ -13,11 +13,11 @@ from pathlib import Path
 import pytest
 
 from tests.conftest import eventually
-from tokenpipe.engine import SYNTHETIC, EngineSpec
 from tokenpipe.engine.host import EngineHost, start_host
+from tokenpipe.instance import HEALTH_FILE
 from tokenpipe.notify import Notifier
 from tokenpipe.topology import Topology
-from tokenpipe.transport import HEALTH_FILE
+from tokenpipe.worker import SYNTHETIC, EngineSpec
 
 CLIENT = """
 import asyncio, sys

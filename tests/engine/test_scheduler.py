@@ -29,13 +29,7 @@ from tokenpipe.events import (
     Rescheduled,
     Submitted,
 )
-from tokenpipe.types import (
-    FinishReason,
-    Request,
-    RescheduleReason,
-    SamplingParams,
-    make_handle,
-)
+from tokenpipe.types import FinishReason, Request, RescheduleReason, SamplingParams, make_handle
 from tokenpipe.wire import StepBind, StepPlan
 
 

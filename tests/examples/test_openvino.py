@@ -14,9 +14,9 @@ import pytest
 
 from tests.examples.asking import Crowd
 from tokenpipe import FinishReason, SamplingParams, Topology
-from tokenpipe.engine import EngineSpec
 from tokenpipe.engine.host import EngineHost
 from tokenpipe.notify import Notifier
+from tokenpipe.worker import EngineSpec
 
 pytestmark = [
     pytest.mark.timeout(300),

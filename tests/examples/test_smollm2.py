@@ -205,7 +205,7 @@ def test_the_host_can_serve_it(tmp_path: Path) -> None:
     from examples.smollm2.plain import generate
     from examples.smollm2.served import Served
     from tokenpipe import StepBind, Topology, make_handle
-    from tokenpipe.engine import Place
+    from tokenpipe.worker import Place
 
     folder = write_weights(tmp_path / "tiny")
     served = Served(Place(Topology(slots_per_rank=2), 0, 0), room=32, weights=str(folder))

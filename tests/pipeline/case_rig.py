@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -65,7 +66,11 @@ class Rig:
     def __init__(
         self, base: Path, *, ranks: int = 1, clients: int = 1, workers: bool = True, **topology: Any
     ) -> None:
-        given = {"runtime_dir": base, "data_parallel_size": ranks, "slots_per_rank": 8}
+        given: dict[str, Any] = {
+            "runtime_dir": base,
+            "data_parallel_size": ranks,
+            "slots_per_rank": 8,
+        }
         given = {**given, "clients": max(clients, 8), **topology}
         self.pipe = Pipeline(Topology(**given))
         self.events: list[Event] = []
@@ -79,9 +84,8 @@ class Rig:
             for dp in range(ranks if workers else 0):
                 self.open_worker(dp)
             for index in range(clients):
-                name = f"c{index}"
                 self.clients.append(
-                    self.beside(lambda name=name: Client(self.pipe.endpoint, name=name))
+                    self.beside(partial(Client, self.pipe.endpoint, name=f"c{index}"))
                 )
         except BaseException:
             self.pipe.close(0.0)

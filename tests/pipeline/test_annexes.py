@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from tests.pipeline.case_rig import rig
-from tests.pipeline.test_text import Asking, Served
+from tests.pipeline.test_text_params import Asking, Served
 from tests.pipeline.test_whole import pick, serve_until
 from tests.processor import beside
 from tokenpipe import (
@@ -200,7 +200,7 @@ def test_bytes_that_are_no_annex_end_their_request_alone(
     good, request = ask(served, max_tokens=2)
     second = served.bind(request, 1)
     lengths, annex = np.array([4, 6], np.uint32), b"junk\x07\x01\0\0\0x"
-    columns = "tokenpipe.runners.publisher.annex_columns"
+    columns = "tokenpipe.worker.publisher.annex_columns"
     with monkeypatch.context() as patch:  # a writer in another language
         patch.setattr(columns, lambda *given: (lengths, annex))
         served.step += 1

@@ -6,13 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tokenpipe import (
-    Finished,
-    FinishReason,
-    Released,
-    Rescheduled,
-    SamplingParams,
-)
+from tokenpipe import Finished, FinishReason, Released, Rescheduled, SamplingParams
 
 from .case_rig import Got, rig
 

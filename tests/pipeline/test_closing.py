@@ -14,8 +14,8 @@ from tests.conftest import Clock
 from tests.pipeline.engine import Asking, engine
 from tokenpipe import ConfigError, LaneBusy, LaneClosed, Pipeline, Topology
 from tokenpipe.errors import LaneLost
-from tokenpipe.runners import StepLane
-from tokenpipe.transport import Instance
+from tokenpipe.instance import Instance
+from tokenpipe.worker import StepLane
 
 
 @pytest.mark.parametrize("mode", ["process", "inline"])

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 
 import pytest
 
-from tests.pipeline.test_book import book_with
+from tests.pipeline.test_bindings import book_with
 from tokenpipe.errors import SlotBusy, TokenpipeError
-from tokenpipe.pipeline.book import Book, Entry
+from tokenpipe.pipeline.bindings import Book, Entry
 from tokenpipe.pipeline.commands import StepCommands
 from tokenpipe.types import Request, SamplingParams
 from tokenpipe.wire import Abort, Bind, Message, Preempt, StepBind

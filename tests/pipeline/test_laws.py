@@ -13,14 +13,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.client.test_core import make_core
+from tests.client.test_client_core import make_core
 from tests.processor import beside
 from tests.processor.rig import LANE, Row, logprob_of
 from tests.processor.test_text import BYTES, EOS, STOPS, text_of, text_rig
 from tests.processor.text_model import expected
 from tokenpipe._core import Stream
 from tokenpipe.client import ClientCore
-from tokenpipe.rows import RowAnnex
+from tokenpipe.extras import RowAnnex
 from tokenpipe.types import (
     FINISH_CODES,
     OutputAnnex,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.pipeline.test_book import book_with
+from tests.pipeline.test_bindings import book_with
 from tokenpipe._core import OFFSET_UNKNOWN
 from tokenpipe.events import (
     Aborted,

@@ -10,8 +10,8 @@ import pytest
 
 from tokenpipe import FrameTooLarge, LaneFull, Pipeline, Publisher, RankLost, RankUp, Topology
 from tokenpipe.errors import LaneClosed
-from tokenpipe.runners import StepLane, StepLaneReader
 from tokenpipe.wire import StepPlan
+from tokenpipe.worker import StepLane, StepLaneReader
 
 
 def beside(pipe: Pipeline, work: Callable[[], object]) -> object:

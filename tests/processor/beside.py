@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from tokenpipe.rows import PromptLogprobs, RowAnnex
+from tokenpipe.extras import PromptLogprobs, RowAnnex
 from tokenpipe.types import OutputAnnex, TokenLogprobs
 from tokenpipe.wire import AnnexReader, pack_annex
-from tokenpipe.wire.annex import WRAP
+from tokenpipe.wire.extras_codec import WRAP
 
 
 def mask_of(token: int) -> list[int] | None:

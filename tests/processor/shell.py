@@ -9,18 +9,15 @@ from typing import Any
 
 from tests.processor.rig import Rig, Row
 from tokenpipe import _core
+from tokenpipe.instance import Claim, Instance, output_lane, worker_lane
 from tokenpipe.topology import Topology
 from tokenpipe.transport import (
-    Claim,
-    Instance,
     LaneReceiver,
     Peer,
     Role,
     new_incarnation,
     open_receiver,
     open_sender,
-    output_lane,
-    worker_lane,
 )
 from tokenpipe.wire import Message, OutputFrame, pack_control
 

@@ -6,7 +6,7 @@ import pytest
 
 from tests.processor import beside
 from tests.processor.rig import LANE, Rig, Row
-from tokenpipe.rows import RowAnnex
+from tokenpipe.extras import RowAnnex
 from tokenpipe.types import RowStatus
 from tokenpipe.wire import (
     CloseClient,
@@ -16,7 +16,7 @@ from tokenpipe.wire import (
     Preempt,
     pack_annex,
 )
-from tokenpipe.wire.annex import WRAP
+from tokenpipe.wire.extras_codec import WRAP
 
 STOP, ERROR = 1, 4
 

@@ -13,17 +13,9 @@ import pytest
 from tests.processor.rig import Row
 from tests.processor.shell import INCARNATION, Client, Shell, Worker
 from tokenpipe.errors import LaneError
+from tokenpipe.instance import command_lane, report_lane
 from tokenpipe.processor import CONTROL_BYTES, ProcessorService
-from tokenpipe.transport import (
-    Gap,
-    LaneReceiver,
-    LaneSender,
-    MemoryLane,
-    Peer,
-    command_lane,
-    new_incarnation,
-    report_lane,
-)
+from tokenpipe.transport import Gap, LaneReceiver, LaneSender, MemoryLane, Peer, new_incarnation
 from tokenpipe.types import make_handle
 from tokenpipe.wire import (
     Bind,

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.runners.far import Far
 from tests.runners.rig import LoggedModel, Rig, bind, handle
+from tests.worker.far import Far
 from tokenpipe.errors import FrameTooLarge, LaneFull, RowsFailed, RunnerFailed
 from tokenpipe.runners import CPUModelRunner, Row, Sampled
 from tokenpipe.runners.devices import PaddleCalls

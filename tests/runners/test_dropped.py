@@ -9,11 +9,10 @@ from pathlib import Path
 
 import pytest
 
+from tests.worker.far import Far
 from tokenpipe.errors import LaneBusy
-from tokenpipe.runners import Publisher, StepLane
 from tokenpipe.types import make_handle
-
-from .far import Far
+from tokenpipe.worker import Publisher, StepLane
 
 
 @pytest.fixture

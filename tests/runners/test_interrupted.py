@@ -10,10 +10,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from tests.worker.far import Far
 from tokenpipe.errors import RowError
 from tokenpipe.types import make_handle
-
-from .far import Far
 
 HANDLES = np.array([make_handle(0, slot, 1) for slot in range(3)], np.int64)
 STEPS = 1500

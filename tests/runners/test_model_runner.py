@@ -24,12 +24,12 @@ from tokenpipe.runners import (
     MetaxModelRunner,
     Row,
     Sampled,
-    StepLogprobs,
     XPUModelRunner,
     runner_for,
 )
 from tokenpipe.types import SamplingParams
 from tokenpipe.wire import StepPlan
+from tokenpipe.worker import StepLogprobs
 
 pytestmark = pytest.mark.usefixtures("paddle")
 ASYNCHRONOUS = PLATFORMS[1:]

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from tests.runners.rig import handle
-from tokenpipe.runners.chance import seeds, uniforms
 from tokenpipe.runners.model import Row
+from tokenpipe.runners.rng import seeds, uniforms
 from tokenpipe.runners.sampling import Sampler
 from tokenpipe.types import SamplingParams
 

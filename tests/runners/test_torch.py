@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.runners.far import Far
 from tests.runners.rig import LoggedModel, Pub, bind, handle
+from tests.worker.far import Far
 from tokenpipe.runners import CPUModelRunner, Row, Sampled
 
 torch = pytest.importorskip("torch", reason="torch is not installed")

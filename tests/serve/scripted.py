@@ -9,7 +9,7 @@ import numpy as np
 
 from tests.postprocess.vocab import real
 from tokenpipe import PromptLogprobs, RowAnnex, RowStatus, StepBind
-from tokenpipe.engine import Place, Rows
+from tokenpipe.worker import Place, Rows
 
 LETTERS = [real("gpt2_style").words[bytes([b])] for b in b"abcdefghijklmnopqrstuvwxyz"]
 EOS_ID = real("gpt2_style").tokenizer.token_to_id("<|endoftext|>")

@@ -21,7 +21,7 @@ from tests.conftest import eventually
 from tests.serve.running import HELD, Running, descendants, gone
 from tests.serve.test_start import sweep
 from tests.serve.test_stop import Caller
-from tokenpipe.transport import HEALTH_FILE
+from tokenpipe.instance import HEALTH_FILE
 
 soak = pytest.mark.soak
 NOTICED_S = 2.0
@@ -72,7 +72,7 @@ def all_hear_of_it(callers: list[Caller], died: float) -> None:
 @pytest.mark.parametrize(
     ("title", "module", "named"),
     [
-        ("tp:worker 0.0", "tokenpipe.engine.worker", "worker 0.0"),
+        ("tp:worker 0.0", "tokenpipe.worker", "worker 0.0"),
         ("tp:processor 0", "tokenpipe.processor", "rank 0"),
         ("tp:engine 0", "tokenpipe.engine", "api 0"),
     ],

@@ -18,7 +18,7 @@ from tests.serve.running import NotStarted, Running, descendants, gone, title_of
 
 CHATTY = """
 import sys
-from tokenpipe.engine import SyntheticEngine
+from tokenpipe.worker import SyntheticEngine
 sys.stdout.write("x" * (200 << 10))
 for _ in range(424):
     sys.stdout.write("y" * 1023 + "\\n"); sys.stderr.write("z" * 1023 + "\\n")
@@ -34,7 +34,7 @@ def late(place):
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
         print("loading shard 3 of 9", flush=True)
         time.sleep(600)
-    from tokenpipe.engine import SyntheticEngine
+    from tokenpipe.worker import SyntheticEngine
     return SyntheticEngine(place)
 def no_model(place, path):
     open(path)
@@ -91,9 +91,9 @@ def test_cold_starts_answer(tmp_path: Path, runtime_dir: Path, workers: int, sta
 
 
 @pytest.mark.case("B01")
-@pytest.mark.parametrize(("flavour", "gunicorn"), [("one", False), ("many", True)])
+@pytest.mark.parametrize(("flavour", "gunicorn"), [("single", False), ("prefork", True)])
 def test_pre_fork_manager_is_imported_for_several_only(flavour: str, gunicorn: bool) -> None:
-    code = f"import sys, tokenpipe.serve.{flavour}; print('gunicorn' in sys.modules)"
+    code = f"import sys, tokenpipe.api.{flavour}; print('gunicorn' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout == f"{gunicorn}\n"
 

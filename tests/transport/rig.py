@@ -9,9 +9,9 @@ from pathlib import Path
 
 import msgpack
 
+from tokenpipe.instance import Instance
 from tokenpipe.transport import (
     Gap,
-    Instance,
     LaneReceiver,
     LaneSender,
     MemoryLane,

@@ -15,15 +15,8 @@ import pytest
 from tests.transport.child import child, line
 from tests.transport.rig import frame
 from tokenpipe.errors import LaneLost
-from tokenpipe.transport import (
-    Instance,
-    LaneSender,
-    Peer,
-    Role,
-    new_incarnation,
-    open_sender,
-    worker_lane,
-)
+from tokenpipe.instance import Instance, worker_lane
+from tokenpipe.transport import LaneSender, Peer, Role, new_incarnation, open_sender
 
 PROCESSOR = Role("processor", "0")
 LANE = worker_lane(0, 0)
@@ -31,6 +24,7 @@ LANE = worker_lane(0, 0)
 # Receives and applies; prints each change, and at every line it is sent what it has so far.
 RECEIVE = """
 import json, os, sys, time, msgpack
+from tokenpipe.instance import *
 from tokenpipe.transport import *
 instance = Instance.attach(sys.argv[1])
 claim = instance.claim("processor", "0", "test")

@@ -10,7 +10,8 @@ import pytest
 
 from tests.transport.rig import Rig, turn, waiting
 from tokenpipe.errors import ForkError
-from tokenpipe.transport import ForkGuard, LaneReceiver
+from tokenpipe.instance import ForkGuard
+from tokenpipe.transport import LaneReceiver
 
 
 def test_waiting_ends_with_a_message_or_with_the_time(rig: Rig) -> None:

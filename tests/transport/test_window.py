@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from tokenpipe import _core
 from tokenpipe._core import FRAME_OVERHEAD, SendWindow
-from tokenpipe.transport import messages
+from tokenpipe.transport import lane_messages as messages
 from tokenpipe.transport.window import Gap, ReceiveWindow
 
 

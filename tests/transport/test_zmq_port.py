@@ -15,11 +15,13 @@ from tests.conftest import eventually
 from tests.transport.child import child, line
 from tests.transport.rig import Rig, seq_of, turn
 from tokenpipe.errors import ForkError, LaneBusy, LaneError
-from tokenpipe.transport import Instance, ZmqReceiverPort, ZmqSenderPort, context
+from tokenpipe.instance import Instance
+from tokenpipe.transport import ZmqReceiverPort, ZmqSenderPort, context
 
 BIND = """
 import sys
-from tokenpipe.transport import Instance, ZmqReceiverPort
+from tokenpipe.instance import Instance
+from tokenpipe.transport import ZmqReceiverPort
 instance = Instance.attach(sys.argv[1])
 port = ZmqReceiverPort(instance, "w0.0", max_frame_bytes=4096, bound_bytes=4096)
 print("bound", flush=True)

@@ -10,7 +10,7 @@ from typing import Any, get_args, get_type_hints
 import pytest
 
 from tests.wire import oracle
-from tokenpipe.transport import messages as lane_messages
+from tokenpipe.transport import lane_messages as lane_messages
 from tokenpipe.types import RowStatus, SamplingParams
 from tokenpipe.wire import StepBind
 from tokenpipe.wire.fields import Blob, Flag, Int, Ints, Numbers, Strings, Text

@@ -13,9 +13,9 @@ import pytest
 from tests.wire.dlpack import tensor_type
 from tokenpipe import _core
 from tokenpipe.errors import FrameError, RowError
-from tokenpipe.rows import RowAnnex
+from tokenpipe.extras import RowAnnex
 from tokenpipe.wire import AnnexReader, pack_annex
-from tokenpipe.wire.annex import WRAP
+from tokenpipe.wire.extras_codec import WRAP
 
 HANDLES = np.array([1 << 35 | 1, 1], np.int64)
 TOKENS = np.array([5, -1], np.int32)

@@ -15,7 +15,7 @@ from tests.wire.strategies import Step, steps
 from tests.wire.test_packer import DP, SLOTS, TP, VOCAB, arrays, handle
 from tokenpipe import _core
 from tokenpipe.errors import RowError
-from tokenpipe.runners.arrays import as_array
+from tokenpipe.worker.arrays import as_array
 
 NAMES = ("handles", "tokens", "counts", "status", "drained")
 MORE = ("lp_k", "lp_ids", "lp_values", "lp_ranks", "annex_len", "annex")

@@ -19,8 +19,8 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from tokenpipe.errors import LaneFull, LaneLost
-from tokenpipe.runners import PlanLane, Publisher, Publishes, StepLane
 from tokenpipe.wire import StepPlan
+from tokenpipe.worker import PlanLane, Publisher, Publishes, StepLane
 
 from .oracle import VOCAB_BITS, logprobs_of
 from .oracle_batch import OracleBatch, OracleRows

@@ -5,8 +5,15 @@ consumer has not taken, merges what has piled up, and is bounded.
 """
 
 from .aio import AsyncClient
-from .core import ClientCore
+from .client_core import ClientCore
 from .streams import AsyncSamples, AsyncStream, SyncStream
 from .sync import Client
 
-__all__ = ["AsyncClient", "AsyncSamples", "AsyncStream", "Client", "ClientCore", "SyncStream"]
+__all__ = [
+    "AsyncClient",
+    "AsyncSamples",
+    "AsyncStream",
+    "Client",
+    "ClientCore",
+    "SyncStream",
+]

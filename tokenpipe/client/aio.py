@@ -14,11 +14,11 @@ from weakref import WeakMethod
 from typing_extensions import Self
 
 from tokenpipe.errors import LaneClosed, LaneLost, TokenpipeError
+from tokenpipe.instance import ForkGuard, Instance, when_dropped
 from tokenpipe.topology import Topology
-from tokenpipe.transport import ForkGuard, Instance, when_dropped
 from tokenpipe.types import SamplingParams
 
-from .core import ClientCore
+from .client_core import ClientCore
 from .flush import flush
 from .lanes import Lanes
 from .opening import open_lanes

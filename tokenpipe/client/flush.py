@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from .core import ClientCore
+from .client_core import ClientCore
 from .lanes import Lanes
 
 _MESSAGES_PER_FRAME = 4096

@@ -6,18 +6,15 @@ from contextlib import ExitStack
 from hashlib import blake2b
 
 from tokenpipe.errors import LaneBusy
+from tokenpipe.instance import Instance, output_lane, own_output_lane, submit_lane
 from tokenpipe.topology import Topology
 from tokenpipe.transport import (
-    Instance,
     LaneReceiver,
     Peer,
     Role,
     ZmqReceiverPort,
     new_incarnation,
     open_sender,
-    output_lane,
-    own_output_lane,
-    submit_lane,
     wait_welcome,
 )
 

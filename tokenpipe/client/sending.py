@@ -8,7 +8,7 @@ from typing import TypeVar
 from tokenpipe._core import Stream
 from tokenpipe.wire import Submit
 
-from .core import ClientCore
+from .client_core import ClientCore
 from .lanes import Lanes
 
 S = TypeVar("S", bound=Stream)

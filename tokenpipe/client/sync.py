@@ -12,12 +12,12 @@ from types import TracebackType
 from typing_extensions import Self
 
 from tokenpipe.errors import FrameError, LaneClosed, LaneError
+from tokenpipe.instance import ForkGuard, Instance, when_dropped
 from tokenpipe.topology import Topology
-from tokenpipe.transport import ForkGuard, Instance, when_dropped
 from tokenpipe.types import RequestOutput, SamplingParams
 from tokenpipe.wire import GiveUp, OutputFrame
 
-from .core import ClientCore
+from .client_core import ClientCore
 from .flush import flush
 from .frame_queue import FrameQueue
 from .lanes import Lanes

@@ -23,9 +23,9 @@ from tokenpipe.errors import ConfigError, StartupError, TokenpipeError
 from tokenpipe.logs import set_up_logs
 from tokenpipe.notify import Notifier, set_title
 from tokenpipe.topology import Topology
+from tokenpipe.worker import EngineSpec
 
 from .host import EngineHost, start_host
-from .interface import EngineSpec
 
 TOPOLOGY_VARIABLE = "TOKENPIPE_TOPOLOGY"
 _log = logging.getLogger("tokenpipe.engine")

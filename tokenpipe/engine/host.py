@@ -13,22 +13,15 @@ from types import TracebackType
 from typing_extensions import Self
 
 from tokenpipe.errors import StartupError, TokenpipeError
-from tokenpipe.events import (
-    Event,
-    Mismatch,
-    ProcessorLost,
-    ProcessorUp,
-    RankLost,
-    RankUp,
-)
+from tokenpipe.events import Event, Mismatch, ProcessorLost, ProcessorUp, RankLost, RankUp
+from tokenpipe.instance import HEALTH_S, Health, HealthWriter
 from tokenpipe.logs import RateLimit
 from tokenpipe.notify import Notifier
 from tokenpipe.pipeline import Pipeline
 from tokenpipe.supervisor import Budget, Child, ChildSpec, Died, Supervisor
 from tokenpipe.topology import Topology
+from tokenpipe.worker import EngineSpec
 
-from .health import HEALTH_S, Health, HealthWriter
-from .interface import EngineSpec
 from .scheduler import Scheduler
 
 GRANT = 4  # steps of a tensor-parallel group that one plan allows
@@ -182,9 +175,7 @@ class EngineHost:
         dp, tp = rank.split(".")
         args = ["--endpoint", self.endpoint, "--dp", dp, "--tp", tp, "--engine", self._spec.target]
         args += ["--arguments", json.dumps(dict(self._spec.arguments))]
-        return self._workers.start(
-            ChildSpec("worker", rank, "tokenpipe.engine.worker", tuple(args))
-        )
+        return self._workers.start(ChildSpec("worker", rank, "tokenpipe.worker", tuple(args)))
 
     def _worker_died(self, died: Died) -> None:
         self._starting.pop(died.child, None)

@@ -30,7 +30,7 @@ from tokenpipe.events import (
 from tokenpipe.types import Request, RescheduleReason
 from tokenpipe.wire import StepBind, StepPlan
 
-from .face import Engine, Plans
+from .scheduler_protocols import Engine, Plans
 
 NO_RANK = "unavailable: no worker is up"
 LOST = "unavailable: the worker that made it was lost"

@@ -2,4 +2,6 @@
 
 from .pipeline import Pipeline
 
-__all__ = ["Pipeline"]
+__all__ = [
+    "Pipeline",
+]

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 from tokenpipe.errors import FrameError
+from tokenpipe.instance import Instance, own_output_lane, submit_lane
 from tokenpipe.topology import Topology
 from tokenpipe.transport import (
     Gap,
-    Instance,
     LaneSender,
     Peer,
     PeerDown,
@@ -18,8 +18,6 @@ from tokenpipe.transport import (
     new_incarnation,
     open_receiver,
     open_sender,
-    own_output_lane,
-    submit_lane,
 )
 from tokenpipe.wire import Message, unpack_control
 

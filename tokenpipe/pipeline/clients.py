@@ -4,18 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 
-from tokenpipe.events import (
-    AbortRequested,
-    ClientLost,
-    Event,
-    Submitted,
-)
+from tokenpipe.events import AbortRequested, ClientLost, Event, Submitted
+from tokenpipe.instance import Instance
 from tokenpipe.topology import Topology
-from tokenpipe.transport import Instance, Peer, Waiter
+from tokenpipe.transport import Peer, Waiter
 from tokenpipe.types import Request
 from tokenpipe.wire import CloseClient, GiveUp, Message, OpenClient, Submit
 
-from .book import Book
+from .bindings import Book
 from .client_link import ClientLink
 from .final_rows import FinalRow
 from .outcomes import Outcomes

@@ -10,8 +10,8 @@ from tokenpipe.errors import TokenpipeError
 from tokenpipe.types import Request, split_handle
 from tokenpipe.wire import Abort, Bind, Preempt, StepBind
 
-from .book import Book, Entry
-from .text import text_fields
+from .bindings import Book, Entry
+from .text_params import text_fields
 
 if TYPE_CHECKING:
     from tokenpipe.wire import Message

@@ -31,7 +31,7 @@ from tokenpipe.wire import (
     RanksDiffer,
 )
 
-from .book import Book, Entry
+from .bindings import Book, Entry
 from .final_rows import FinalRow, RecentlyEnded
 
 

@@ -10,17 +10,10 @@ from pathlib import Path
 from types import TracebackType
 
 from tokenpipe.errors import LaneClosed, ProcessorFailed, StartupError, TokenpipeError, afresh
-from tokenpipe.events import (
-    Event,
-    ProcessorLost,
-    ProcessorUp,
-    RankLost,
-    RankUp,
-)
+from tokenpipe.events import Event, ProcessorLost, ProcessorUp, RankLost, RankUp
+from tokenpipe.instance import ForkGuard
 from tokenpipe.postprocess import check_tokenizer
-from tokenpipe.runners import StepLane
 from tokenpipe.topology import Topology
-from tokenpipe.transport import ForkGuard
 from tokenpipe.types import FIRST_GENERATION, Request
 from tokenpipe.wire import (
     CloseClient,
@@ -31,12 +24,13 @@ from tokenpipe.wire import (
     RankClosed,
     RankOpened,
 )
+from tokenpipe.worker import StepLane
 
-from .book import Book, Entry
+from .bindings import Book, Entry
 from .commands import StepCommands
 from .outcomes import Outcomes
-from .parts import Parts
 from .processors import Death
+from .resources import Parts
 
 
 class Pipeline:

@@ -6,23 +6,20 @@ import time
 from collections.abc import Callable
 from contextlib import ExitStack
 
+from tokenpipe.instance import Claim, Instance, command_lane, report_lane
 from tokenpipe.processor import CONTROL_BYTES, ProcessorService
 from tokenpipe.supervisor import Budget, Child, ChildSpec, Supervisor
 from tokenpipe.topology import Topology
 from tokenpipe.transport import (
-    Claim,
-    Instance,
     LaneReceiver,
     LaneSender,
     MemoryLane,
     Peer,
     Role,
     Waiter,
-    command_lane,
     new_incarnation,
     open_receiver,
     open_sender,
-    report_lane,
 )
 
 from .links import ProcessorLink

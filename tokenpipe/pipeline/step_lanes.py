@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from tokenpipe.runners import StepLane
+from tokenpipe.instance import Instance
 from tokenpipe.topology import Topology
-from tokenpipe.transport import Instance, Waiter
+from tokenpipe.transport import Waiter
+from tokenpipe.worker import StepLane
 
 END_S = 0.5  # for all workers to hear that no plan follows
 

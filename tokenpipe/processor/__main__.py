@@ -9,19 +9,11 @@ import signal
 import sys
 
 from tokenpipe.errors import ConfigError
+from tokenpipe.instance import Instance, command_lane, report_lane
 from tokenpipe.logs import set_up_logs
 from tokenpipe.notify import Notifier, set_title
 from tokenpipe.topology import Topology
-from tokenpipe.transport import (
-    Instance,
-    Peer,
-    Role,
-    command_lane,
-    new_incarnation,
-    open_receiver,
-    open_sender,
-    report_lane,
-)
+from tokenpipe.transport import Peer, Role, new_incarnation, open_receiver, open_sender
 
 from .service import CONTROL_BYTES, ProcessorService
 

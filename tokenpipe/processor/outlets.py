@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from tokenpipe.instance import Instance, output_lane
 from tokenpipe.topology import Topology
-from tokenpipe.transport import Instance, Peer, Role, new_incarnation, open_sender, output_lane
+from tokenpipe.transport import Peer, Role, new_incarnation, open_sender
 from tokenpipe.wire import OpenClient
 
 from .core import Processor

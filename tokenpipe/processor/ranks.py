@@ -6,10 +6,10 @@ from collections.abc import Callable
 
 from tokenpipe._core import peek
 from tokenpipe.errors import FrameError
+from tokenpipe.instance import Instance, worker_lane
 from tokenpipe.topology import Topology
 from tokenpipe.transport import (
     Gap,
-    Instance,
     LaneReceiver,
     Peer,
     PeerDown,
@@ -17,7 +17,6 @@ from tokenpipe.transport import (
     Role,
     new_incarnation,
     open_receiver,
-    worker_lane,
 )
 from tokenpipe.wire import Kind, RankFailed, unpack_control
 

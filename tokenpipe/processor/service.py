@@ -11,17 +11,10 @@ import time
 from collections.abc import Callable
 
 from tokenpipe.errors import FrameError, LaneError
+from tokenpipe.instance import Instance
 from tokenpipe.postprocess import load_vocabulary
 from tokenpipe.topology import Topology
-from tokenpipe.transport import (
-    Gap,
-    Instance,
-    LaneReceiver,
-    LaneSender,
-    PeerUp,
-    Port,
-    Waiter,
-)
+from tokenpipe.transport import Gap, LaneReceiver, LaneSender, PeerUp, Port, Waiter
 from tokenpipe.wire import CloseClient, ControlQueue, Message, OpenClient, unpack_control
 
 from .core import Processor

@@ -1,21 +1,11 @@
-"""Run the worker's side: what was sampled goes out, what to run next comes in.
+"""Run models on PaddlePaddle: a model runner for each kind of device.
 
-`Publisher` and `StepLane` know no framework; a model runner loads PaddlePaddle when it is made.
+A model runner loads PaddlePaddle when it is made. Importing this room does not.
 """
 
-from .arrays import StepLogprobs
-from .faces import PlanLane, Publishes
 from .model import Model, Row, Sampled
 from .model_runner import ModelRunner
-from .platforms import (
-    CPUModelRunner,
-    GPUModelRunner,
-    MetaxModelRunner,
-    XPUModelRunner,
-    runner_for,
-)
-from .publisher import Publisher
-from .step_lane import StepLane, StepLaneReader
+from .platforms import CPUModelRunner, GPUModelRunner, MetaxModelRunner, XPUModelRunner, runner_for
 
 __all__ = [
     "CPUModelRunner",
@@ -23,14 +13,8 @@ __all__ = [
     "MetaxModelRunner",
     "Model",
     "ModelRunner",
-    "PlanLane",
-    "Publisher",
-    "Publishes",
     "Row",
     "Sampled",
-    "StepLane",
-    "StepLaneReader",
-    "StepLogprobs",
     "XPUModelRunner",
     "runner_for",
 ]

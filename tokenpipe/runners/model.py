@@ -9,11 +9,10 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from tokenpipe.rows import RowAnnex
+from tokenpipe.extras import RowAnnex
 from tokenpipe.types import SamplingParams, split_handle
 from tokenpipe.wire import StepBind
-
-from .arrays import StepLogprobs
+from tokenpipe.worker import StepLogprobs
 
 I64 = NDArray[np.int64]
 

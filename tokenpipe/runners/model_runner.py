@@ -26,10 +26,10 @@ from tokenpipe.wire import StepBind, StepPlan
 
 from .batch import Company, RunnerBatch
 from .devices import FACTS, Device, DeviceCalls, DeviceFacts, PaddleCalls
-from .flight import Flight, RankPublishes
 from .framework import load_paddle
-from .launcher import Launcher
+from .in_flight import Flight, RankPublishes
 from .model import Model, Sampled
+from .step_launcher import Launcher
 from .warm_up import warm_up
 
 DONE = object()  # what a step that needs nothing more comes to

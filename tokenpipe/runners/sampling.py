@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 
 from tokenpipe.types import SamplingParams
+from tokenpipe.worker import StepLogprobs
 
-from . import chance
-from .arrays import StepLogprobs
+from . import rng as chance
 from .model import I64, Row, Sampled
 
 _ANY = SamplingParams()  # limits nothing: what a greedy row asks of the draw that it ignores

@@ -21,9 +21,8 @@ from tokenpipe._core import StepPacker
 from tokenpipe.errors import ConfigError
 from tokenpipe.types import RowStatus, SamplingParams, make_handle
 from tokenpipe.wire import StepBind, StepFrame
+from tokenpipe.worker import annex_columns, as_array, logprob_columns
 
-from .annexes import annex_columns
-from .arrays import as_array, logprob_columns
 from .devices import FACTS
 from .framework import load_paddle
 from .model_runner import ModelRunner

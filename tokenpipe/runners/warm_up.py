@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from .devices import Device
-from .launcher import Launcher, lengths_of
 from .model import GREEDY, Model, Row, Sampled
+from .step_launcher import Launcher, lengths_of
 
 
 def warm_up(

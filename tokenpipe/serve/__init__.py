@@ -1,7 +1,14 @@
-"""Serve a topology over HTTP, in the form of OpenAI's API. Importing this imports no framework."""
+"""Start all processes of a served topology, watch them, and stop them in order.
 
-from .household import ServerFailed
+Importing this room imports no web framework.
+"""
+
+from .in_process import run
 from .launch import launch
-from .own import run
+from .processes import ServerFailed
 
-__all__ = ["ServerFailed", "launch", "run"]
+__all__ = [
+    "ServerFailed",
+    "launch",
+    "run",
+]

@@ -10,16 +10,16 @@ import json
 import logging
 import time
 
-from tokenpipe.engine import SYNTHETIC, EngineSpec
+from tokenpipe.api import check_start
+from tokenpipe.instance import ENDPOINT_VARIABLE
 from tokenpipe.logs import set_up_logs
 from tokenpipe.notify import set_title
 from tokenpipe.supervisor import ChildSpec
 from tokenpipe.topology import Topology
-from tokenpipe.transport import ENDPOINT_VARIABLE
+from tokenpipe.worker import SYNTHETIC, EngineSpec
 
 from .binding import url_of
-from .flavours import check_start
-from .household import LOOK_S, Household, Premises, ServerFailed, named, premises
+from .processes import LOOK_S, Household, Premises, ServerFailed, named, premises
 from .signals import Interrupted, Signals, taken_signals
 
 STOPPED = 0  # exit status; 128 + n: a second signal n
@@ -53,7 +53,7 @@ def _api_child(place: Premises, spec: EngineSpec) -> ChildSpec:
     return ChildSpec(
         "api",
         "0",
-        "tokenpipe.serve",
+        "tokenpipe.api",
         ("--fd", str(place.sock.fileno()), *plain),
         # One thread: a pool of an arithmetic library would stand before the fork of workers.
         _environment(place)

@@ -1,45 +1,24 @@
-"""Lanes between processes: numbered, acknowledged, healed, and closed with a word.
+"""Carry frames over lanes: numbered, acknowledged, sent again when lost, closed with a message.
 
-Nothing is lost in silence; readiness is a handshake; whoever owns a socket or a lock cleans it up.
+A lane reports each loss. A lane is ready after a handshake. The receiver owns the lane's socket.
 """
 
-from .changes import Change, PeerDown, PeerEnded, PeerUp
-from .claim import Claim
 from .context import context
-from .dropped import when_dropped
-from .guard import ForkGuard
-from .instance import ENDPOINT_VARIABLE, Instance, Reservation
-from .lanes import open_receiver, open_sender
 from .memory_port import MemoryLane, MemoryReceiverPort, MemorySenderPort
-from .names import (
-    command_lane,
-    lane_name,
-    output_lane,
-    own_output_lane,
-    report_lane,
-    step_lane,
-    submit_lane,
-    worker_lane,
-)
 from .peer import Peer, Role, new_incarnation
+from .peer_events import Change, PeerDown, PeerEnded, PeerUp
 from .port import Port, ReceiverPort, SenderPort
 from .receiver import LaneReceiver
-from .runtime_dir import default_base
 from .sender import LaneSender
-from .sweep import HEALTH_FILE, Swept, sweep
 from .waiter import Waiter
 from .welcome import wait_welcome
 from .window import Gap
+from .zmq_lane import open_receiver, open_sender
 from .zmq_port import ZmqReceiverPort, ZmqSenderPort
 
 __all__ = [
-    "ENDPOINT_VARIABLE",
-    "HEALTH_FILE",
     "Change",
-    "Claim",
-    "ForkGuard",
     "Gap",
-    "Instance",
     "LaneReceiver",
     "LaneSender",
     "MemoryLane",
@@ -51,27 +30,14 @@ __all__ = [
     "PeerUp",
     "Port",
     "ReceiverPort",
-    "Reservation",
     "Role",
     "SenderPort",
-    "Swept",
     "Waiter",
     "ZmqReceiverPort",
     "ZmqSenderPort",
-    "command_lane",
     "context",
-    "default_base",
-    "lane_name",
     "new_incarnation",
     "open_receiver",
     "open_sender",
-    "output_lane",
-    "own_output_lane",
-    "report_lane",
-    "step_lane",
-    "submit_lane",
-    "sweep",
     "wait_welcome",
-    "when_dropped",
-    "worker_lane",
 ]

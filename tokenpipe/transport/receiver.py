@@ -7,13 +7,13 @@ from collections.abc import Callable
 
 from tokenpipe._core import KIND_LANE, peek
 from tokenpipe.errors import FrameError
+from tokenpipe.instance import ForkGuard
 
 from . import timing
-from .changes import Change
-from .guard import ForkGuard
-from .inbox import Inbox
 from .peer import Peer, Role
+from .peer_events import Change
 from .port import ReceiverPort
+from .receiver_protocol import Inbox
 from .window import Gap
 
 

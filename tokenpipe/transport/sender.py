@@ -6,22 +6,15 @@ import time
 from collections.abc import Callable
 from typing import NoReturn
 
-from tokenpipe._core import (
-    FRAME_OVERHEAD,
-    SEND_REFUSED,
-    SENT_FIRST,
-    SENT_LOOK,
-    SendWindow,
-    peek,
-)
+from tokenpipe._core import FRAME_OVERHEAD, SEND_REFUSED, SENT_FIRST, SENT_LOOK, SendWindow, peek
 from tokenpipe.errors import FrameTooLarge, LaneClosed, LaneError, LaneFull, LaneLost, StartupError
+from tokenpipe.instance import ForkGuard
 
 from . import timing
-from .guard import ForkGuard
-from .link import Link
-from .outbox import Outbox
 from .peer import Peer, Role
 from .port import SenderPort
+from .receiver_state import Link
+from .sender_protocol import Outbox
 from .waiter import wait_readable
 
 

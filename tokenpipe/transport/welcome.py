@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from tokenpipe.errors import StartupError
+from tokenpipe.instance import Instance
 
-from .instance import Instance
 from .peer import Role
 from .sender import LaneSender
 

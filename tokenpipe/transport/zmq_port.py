@@ -15,10 +15,9 @@ import zmq
 
 from tokenpipe._core import FRAME_OVERHEAD, Handoff, Intake
 from tokenpipe.errors import LaneError, LaneLost
+from tokenpipe.instance import ForkGuard, Instance
 
 from .context import context
-from .guard import ForkGuard
-from .instance import Instance
 
 _NOW = int(zmq.NOBLOCK)
 _MORE = int(zmq.SNDMORE) | _NOW

@@ -1,0 +1,86 @@
+"""Hello's rhythm, a receiver's lives, and what ends a link for good."""
+
+from __future__ import annotations
+
+from tokenpipe.transport import Peer, Role, timing
+from tokenpipe.transport.admission import refusal
+from tokenpipe.transport.lane_messages import LaneMessage
+from tokenpipe.transport.receiver_state import Link
+from tokenpipe.transport.retransmit import Healing
+
+TO = Role("processor", "0")
+
+
+def test_hello_waits_longer_each_time_and_only_for_the_living() -> None:
+    living = False
+    link = Link(TO, 0, lambda: living, now=10.0)
+    said, now = [], 10.0
+    for _ in range(6):
+        now = link.hello_due
+        said.append((round(now - 10.0, 3), link.hello(now)))
+    assert said[0] == (0.0, True)  # it waits in the socket
+    assert [due for due, _ in said] == [0.0, 0.05, 0.15, 0.35, 0.75, 1.25]
+    assert not any(told for _, told in said[1:])
+    living = True
+    assert link.hello(now)
+
+
+def test_death_is_seen_once_and_the_next_life_is_welcome() -> None:
+    living = True
+    link = Link(TO, 0, lambda: living, now=0.0)
+    assert link.welcome(5, *TO, now=0.1) and link.receiver == 5
+    living = False
+    link.probe(0.6)
+    assert link.lost and not link.ready and link.hello_due == 0.6
+    assert link.welcome(6, *TO, now=1.0)
+    assert link.ready and not link.lost and link.receiver == 6
+    assert not link.welcome(6, *TO, now=1.1)  # the same life again
+
+
+def test_who_from_a_successor_loses_the_link_at_once() -> None:
+    link = Link(TO, 0, lambda: True, now=0.0)
+    link.welcome(5, *TO, now=0.1)
+    link.unknown(5, now=0.2)
+    assert not link.lost and not link.ready and link.hello_due == 0.2
+    link.unknown(6, now=0.3)
+    assert link.lost and link.reason == "processor 0 was restarted"
+
+
+def test_a_pinned_link_has_one_life_and_a_refused_one_none() -> None:
+    pinned = Link(TO, 5, lambda: True, now=0.0)
+    assert not pinned.welcome(6, *TO, now=0.1)
+    assert pinned.lost and pinned.hello_due == timing.NEVER
+    pinned.unknown(5, now=0.2)
+    assert pinned.hello_due == timing.NEVER
+    wrong = Link(TO, 0, lambda: True, now=0.0)
+    assert not wrong.welcome(5, "processor", "1", now=0.1)
+    assert wrong.refused == "role: this lane leads to processor 1"
+    assert wrong.hello_due == timing.NEVER
+
+
+def test_the_door_lets_in_whom_it_expects_and_no_ghosts() -> None:
+    me, expects = Peer("processor", "0", 9), Role("worker", "0.0")
+
+    def judged(instance: int = 1, target: int = 0, since_ns: int = 50, **fields: object) -> str:
+        told = {"role": "worker", "rank": "0.0", "since_ns": since_ns, "pinned": False, **fields}
+        hello = LaneMessage(instance, 4, target, "hello", told)
+        against = refusal(hello, instance=1, me=me, expects=expects, since_ns=50)
+        return against[0] if against else ""
+
+    assert judged() == judged(target=9, pinned=True) == ""
+    assert judged(instance=2) == "instance"
+    assert judged(rank="0.1") == judged(role="client") == "role"
+    assert judged(target=8, pinned=True) == "receiver"
+    assert judged(since_ns=49) == "stale"
+
+
+def test_a_hole_is_asked_for_once_while_it_heals() -> None:
+    healing = Healing(timeout_s=1.0)
+    assert healing.look((5, 9), 0.0)
+    assert not healing.look((5, 9), 0.05)
+    assert healing.look((5, 9), 0.1)  # no progress: again
+    assert not healing.look((7, 9), 0.15)  # progress: what was asked for is on its way
+    assert healing.give_up_due == 1.15
+    assert healing.look((12, 12), 0.2)  # a hole that was not asked for
+    assert not healing.look(None, 0.3)
+    assert healing.give_up_due == healing.ask_due == timing.NEVER

@@ -1,0 +1,295 @@
+"""Annexes: there and back, every length checked, and laid beside the right tokens."""
+
+from __future__ import annotations
+
+import math
+import re
+import struct
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from tests.wire.strategies import f32
+from tokenpipe.errors import FrameError, RowError
+from tokenpipe.extras import PromptLogprobs, RowAnnex
+from tokenpipe.types import OutputAnnex, TokenLogprobs
+from tokenpipe.wire import AnnexReader, pack_annex
+from tokenpipe.wire.extras_codec import KINDS, MOST_DIMENSIONS, NO_MASK, RECORD, WRAP
+
+ids = st.integers(-(1 << 31), (1 << 31) - 1)
+PAGE = (Path(__file__).parents[2] / "docs" / "wire.md").read_text()
+
+
+def wrap(annex: bytes, offset: int = 0, count: int = 1, skip: int = 0) -> bytes:
+    return WRAP.pack(offset, count, skip, len(annex)) + annex
+
+
+@st.composite
+def scores(draw: st.DrawFn, n: int) -> tuple[Any, Any, Any]:
+    """Return logprobs of n tokens."""
+    each = draw(st.integers(1, 3))
+    token_ids = draw(st.lists(ids, min_size=n * each, max_size=n * each))
+    values = draw(st.lists(f32, min_size=n * each, max_size=n * each))
+    ranks = draw(st.lists(ids, min_size=n, max_size=n))
+    return (
+        np.array(token_ids, np.int64).reshape(n, each),
+        np.array(values, np.float32).reshape(n, each),
+        np.array(ranks, np.int32),
+    )
+
+
+@st.composite
+def annexes(draw: st.DrawFn, count: int) -> RowAnnex:
+    """Return an annex of a row with `count` tokens."""
+    shape = draw(st.lists(st.integers(0, 3), max_size=3))
+    pooled = draw(st.lists(f32, min_size=math.prod(shape), max_size=math.prod(shape)))
+    masks = st.lists(st.none() | st.lists(ids, max_size=4), max_size=count)
+    drafts = st.lists(st.integers(-1, 1 << 30), max_size=count)
+    parts = {
+        "prompt_logprobs": st.builds(
+            lambda at, found: PromptLogprobs(at, *found), st.integers(0, 5), scores(2)
+        ),
+        "pooled": st.just(np.array(pooled, np.float32).reshape(shape)),
+        "sampling_masks": masks,
+        "draft_token_ids": drafts,
+        "draft_logprobs": st.integers(0, count).flatmap(scores),
+        "reasoning_tokens": st.integers(0, 99),
+        "cached_tokens": st.integers(0, 9),
+        "extra": st.binary(min_size=1, max_size=5),
+    }
+    given: dict[str, Any] = {n: draw(of) for n, of in parts.items() if draw(st.booleans())}
+    return RowAnnex(**given)
+
+
+def logprobs_of(found: tuple[Any, Any, Any] | None, count: int) -> list[TokenLogprobs | None]:
+    if found is None:
+        return [None] * count
+    given = [
+        TokenLogprobs(
+            tuple(i), tuple(None if math.isnan(value) else value for value in values), rank
+        )
+        for i, values, rank in zip(*(array.tolist() for array in found), strict=True)
+    ]
+    return [*given, *[None] * (count - len(given))]
+
+
+def padded(values: Any, count: int) -> list[Any]:
+    return [*(values or []), *[None] * (count - len(values or []))]
+
+
+@given(st.integers(0, 3).flatmap(lambda n: st.tuples(st.just(n), annexes(n))))
+@pytest.mark.case("B64")
+def test_says_what_was_given(row: tuple[int, RowAnnex]) -> None:
+    count, given = row
+    reader = AnnexReader()
+    got = reader.take(wrap(pack_annex(given, count), 7, count), 7, 7 + count, True) or OutputAnnex()
+    prompt = given.prompt_logprobs
+    if prompt is None:
+        assert got.prompt_logprobs is None
+    else:
+        end = prompt.position + len(prompt.ranks)
+        expected = [None] * prompt.position + logprobs_of(prompt[1:], len(prompt.ranks))
+        assert got.prompt_logprobs == expected and len(expected) == end
+    if given.pooled is None:
+        assert got.pooled is None
+    else:
+        assert got.pooled is not None and got.pooled.shape == given.pooled.shape
+        assert got.pooled.tobytes() == given.pooled.tobytes()  # NaN too
+        assert got.pooled.dtype == np.float32 and got.pooled.flags.aligned
+        assert not got.pooled.flags.writeable
+    masks = [None if m is None else m.tolist() for m in padded(got.sampling_masks, count)]
+    assert masks == padded(given.sampling_masks, count)
+    drafts = [None if t == -1 else t for t in given.draft_token_ids or []]
+    assert padded(got.draft_token_ids, count) == padded(drafts, count)
+    assert padded(got.draft_logprobs, count) == logprobs_of(given.draft_logprobs, count)
+    assert got.extras == ([(7, given.extra)] if given.extra else None)
+    reasoning, cached = given.reasoning_tokens, given.cached_tokens
+    assert reader.usage(5, 3) == (
+        3 if cached is None else cached,
+        None if reasoning is None else min(reasoning, 5),
+    )
+    for column in (got.sampling_masks, got.draft_token_ids, got.draft_logprobs):
+        assert column is None or len(column) == count
+
+
+@given(annexes(3), st.data())
+def test_a_damaged_annex_is_a_frame_error_or_another_annex(
+    annex: RowAnnex, data: st.DataObject
+) -> None:
+    raw = bytearray(wrap(pack_annex(annex, 3), 0, 3))
+    for _ in range(data.draw(st.integers(1, 3))):
+        raw[data.draw(st.integers(0, len(raw) - 1))] = data.draw(st.integers(0, 255))
+    with suppress(FrameError):
+        AnnexReader(8).take(bytes(raw), 0, 3, True)
+
+
+@given(st.binary(max_size=60), st.integers(1, 7))
+@example(b"\x08" + b"\xff" * 32, 2)  # 8 dimensions of 2^32 - 1
+@example(b"\x03" + bytes(4) + b"\xff" * 8, 2)  # nothing, in a shape no array can have
+@example(b"\xff" * 4 + b"\x01\0\0\0", 5)
+@example(bytes(4) + b"\xff" * 4, 5)
+@example(b"\0\0\0\0\0\0\0\0\0\0\0\0", 1)
+def test_noise_is_a_frame_error_or_an_annex(raw: bytes, kind: int) -> None:
+    for end in range(len(raw) + 1):
+        record = RECORD.pack(kind, end) + raw[:end]
+        with suppress(FrameError):
+            AnnexReader(8).take(wrap(record), 0, 1, True)
+
+
+@given(annexes(2), st.data())
+def test_every_shorter_record_is_refused(annex: RowAnnex, data: st.DataObject) -> None:
+    raw = pack_annex(annex, 2)
+    if raw:
+        piece = raw[: data.draw(st.integers(1, len(raw) - 1))]
+        ends = {0}
+        at = 0
+        while at < len(raw):
+            at += RECORD.size + RECORD.unpack_from(raw, at)[1]
+            ends.add(at)
+        if len(piece) not in ends:
+            with pytest.raises(FrameError):
+                AnnexReader().take(wrap(piece), 0, 1)
+
+
+@pytest.mark.parametrize(
+    ("record", "why"),
+    [
+        (RECORD.pack(7, 2) + b"x", "a record of 2 bytes in 1"),
+        (b"\x07\0", "2 bytes are no record"),
+        ((RECORD.pack(7, 1) + b"x") * 2, "comes twice"),
+        (RECORD.pack(6, 5) + bytes(5), "1 bytes too many"),
+        (RECORD.pack(4, 3) + bytes(3), "draft_token_ids: 3 bytes"),
+        (RECORD.pack(2, 1) + b"\x09", "9 dimensions"),
+        (RECORD.pack(5, 8) + bytes(8), "no entry for the token itself"),
+        (RECORD.pack(1, 24) + struct.pack("<IIIifi", 8, 1, 1, 0, 0, 0), "9 of 8 prompt tokens"),
+    ],
+)
+def test_refusals_say_why(record: bytes, why: str) -> None:
+    with pytest.raises(FrameError, match=re.escape(why)):
+        AnnexReader(8).take(wrap(record), 0, 1)
+
+
+def test_wraps_that_go_back_are_refused() -> None:
+    reader = AnnexReader()
+    reader.take(wrap(b"", 5, 3), 0, 8)
+    with pytest.raises(FrameError, match="an annex of token 7"):
+        reader.take(wrap(b"", 7, 1), 8, 9)
+
+
+def test_unknown_records_are_skipped() -> None:
+    raw = RECORD.pack(99, 3) + b"new" + pack_annex(RowAnnex(extra=b"x"), 1)
+    got = AnnexReader().take(wrap(raw), 0, 1)
+    assert got is not None and got.extras == [(0, b"x")]
+
+
+@pytest.mark.parametrize(
+    ("annex", "why"),
+    [
+        (RowAnnex(sampling_masks=[[1], [2]]), "sampling_masks: 2 entries for a row of 1 tokens"),
+        (RowAnnex(draft_token_ids=[1, 2]), "draft_token_ids: 2 entries"),
+        (RowAnnex(draft_token_ids=[1 << 31]), "does not fit int32"),
+        (RowAnnex(sampling_masks=[[1 << 31]]), "sampling_masks: a value does not fit int32"),
+        (RowAnnex(sampling_masks=[[0.5]]), "sampling_masks: int32 or int64"),
+        (RowAnnex(sampling_masks=[[[1]]]), "sampling_masks: int32 or int64"),
+        (RowAnnex(draft_token_ids=[1.5]), "int32 or int64"),
+        (RowAnnex(draft_token_ids=[[1]]), "int32 or int64"),
+        (RowAnnex(draft_logprobs=([[1]], [[0.0]])), "ranks are needed"),  # type: ignore[arg-type]
+        (RowAnnex(draft_logprobs=([1], [0.0], [1])), r"must be [tokens, 1 + k]"),
+        (RowAnnex(draft_logprobs=([[1]], [[0.0, 0.0]], [1])), "do not fit"),
+        (RowAnnex(draft_logprobs=([[1]], [[0.0]], [1, 2])), "do not fit"),
+        (RowAnnex(draft_logprobs=([[1]] * 2, [[0.0]] * 2, [1, 2])), "draft_logprobs: 2 entries"),
+        (RowAnnex(prompt_logprobs=PromptLogprobs(-1, [[1]], [[0.0]], [1])), "no position -1"),
+        (RowAnnex(pooled=np.zeros((1,) * 9)), "9 dimensions"),
+        (RowAnnex(pooled=["x"]), "float32 is needed"),
+        (RowAnnex(reasoning_tokens=-1), "reasoning_tokens: -1 is negative"),
+        (RowAnnex(cached_tokens=-1), "cached_tokens: -1 is negative"),
+    ],
+)
+def test_what_does_not_fit_is_a_row_error(annex: RowAnnex, why: str) -> None:
+    with pytest.raises(RowError, match=re.escape(why)):
+        pack_annex(annex, 1)
+
+
+@given(
+    rows=st.lists(st.tuples(st.integers(0, 3), st.booleans()), max_size=6),
+    bytes_at=st.lists(st.integers(1, 40), max_size=12),
+    takes=st.lists(st.integers(0, 4), max_size=12),
+)
+def test_deltas_put_together_are_the_whole(
+    rows: list[tuple[int, bool]], bytes_at: list[int], takes: list[int]
+) -> None:
+    """However the bytes come and whenever they are asked for, once there are the tokens."""
+    data, total, extras = b"", 0, []
+    for number, (count, carries) in enumerate(rows):
+        if carries:
+            annex = RowAnnex(
+                sampling_masks=[[total + i] for i in range(count)],
+                draft_token_ids=[-1 if (total + i) % 2 else total + i for i in range(count)],
+                extra=bytes([number]),
+            )
+            data += wrap(pack_annex(annex, count), total, count)
+            extras.append((total, bytes([number])))
+        total += count
+    whole = AnnexReader(keep=True)
+    delta = AnnexReader()
+    at = 0
+    for size in bytes_at:  # nothing is asked for before its bytes are there: then nothing comes
+        assert delta.take(data[at : at + size], 0, 0) is None
+        whole.take(data[at : at + size], 0, 0)
+        at += size
+    masks: list[Any] = []
+    drafts: list[Any] = []
+    got: list[tuple[int, bytes]] = []
+    begin = 0
+    for size in [*takes, total]:
+        end = min(begin + size, total)
+        last = end == total
+        annex_ = delta.take(data[at:], begin, end, last) or OutputAnnex()
+        masks += padded(annex_.sampling_masks, end - begin)
+        drafts += padded(annex_.draft_token_ids, end - begin)
+        got += annex_.extras or []
+        all_ = whole.take(data[at:], 0, end, last) or OutputAnnex()
+        assert str(padded(all_.sampling_masks, end)) == str(masks)
+        assert padded(all_.draft_token_ids, end) == drafts
+        assert (all_.extras or []) == got
+        at, begin = len(data), end
+    assert got == extras
+    assert [None if m is None else m.tolist() for m in masks] == [
+        [sum(n for n, _ in rows[:r]) + i] if carries else None
+        for r, (count, carries) in enumerate(rows)
+        for i in range(count)
+    ]
+
+
+def test_a_repeated_prefill_gives_its_prompt_once() -> None:
+    def prompt(at: int, n: int, value: float) -> bytes:
+        return pack_annex(
+            RowAnnex(prompt_logprobs=PromptLogprobs(at, [[9]] * n, [[value]] * n, [1] * n)), 0
+        )
+
+    def one(value: float) -> TokenLogprobs:
+        return TokenLogprobs((9,), (value,), 1)
+
+    reader = AnnexReader(10)
+    first = reader.take(wrap(prompt(1, 2, 1.0), 0, 0), 0, 1)
+    assert first is not None and first.prompt_logprobs == [None, one(1), one(1)]
+    assert reader.take(wrap(prompt(1, 2, 2.0), 1, 0), 1, 2) is None
+    more = reader.take(wrap(prompt(2, 3, 3.0), 2, 0), 2, 3)
+    assert more is not None and more.prompt_logprobs == [one(3), one(3)]
+    hole = reader.take(wrap(prompt(6, 1, 4.0), 3, 0), 3, 4)
+    assert hole is not None and hole.prompt_logprobs == [None, one(4)]
+
+
+def test_the_page_has_the_numbers_of_the_code() -> None:
+    table = re.findall(r"^\| (\d) \| (\w+) \| ", PAGE[PAGE.index("### Annexes") :], re.M)[
+        : len(KINDS)
+    ]
+    assert table == [(str(kind), name) for kind, (name, _) in KINDS.items()]
+    assert f"(at most {MOST_DIMENSIONS})" in PAGE
+    assert NO_MASK == (1 << 32) - 1 and "2^32-1: the token has no mask" in PAGE
+    assert (RECORD.size, WRAP.size) == (5, 16)

@@ -1,0 +1,229 @@
+"""What a publisher sends, when it sends nothing, and what stands after it raised."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tests.worker.far import Far
+from tokenpipe.errors import (
+    ConfigError,
+    FrameTooLarge,
+    LaneBusy,
+    LaneClosed,
+    LaneFull,
+    LaneLost,
+    RowError,
+    StartupError,
+)
+from tokenpipe.types import RowStatus, make_handle
+from tokenpipe.wire import RankFailed
+from tokenpipe.worker import StepLogprobs
+
+Make = Callable[..., Far]
+A, B = make_handle(0, 0, 1), make_handle(0, 1, 1)
+
+
+@pytest.fixture
+def far(runtime_dir: Path) -> Iterator[Make]:
+    """Make far ends that are closed with the test."""
+    made: list[Far] = []
+
+    def make(**options: Any) -> Far:
+        made.append(Far(runtime_dir, **options))
+        return made[-1]
+
+    yield make
+    for one in made:
+        one.close()
+
+
+def test_a_step_arrives_as_it_was_published(far: Make) -> None:
+    f = far(vocab_size=100)
+    with f.publisher() as pub:
+        assert pub.ready and pub.sends and (pub.dp_rank, pub.tp_rank) == (0, 0)
+        pub.publish(
+            7,
+            [A, B],
+            np.array([1, 2, 3], np.int64),
+            counts=[2, 1],
+            logprobs=StepLogprobs([1, 9, 2, 8], [-0.5, -1, -0.25, -2], [1, 3], k=[1, -1]),
+            step_ns=1234,
+        )
+        pub.publish(8, [], [], drained=[A])
+        f.until(lambda: len(f.frames) == 2 and not pub.unacknowledged, pub.poll)
+        step, last = f.steps()
+        assert (step.dp, step.tp, step.step, step.mono_ns) == (0, 0, 7, 1234)
+        assert step.handles.tolist() == [A, B] and step.counts.tolist() == [2, 1]
+        assert step.tokens.tolist() == [1, 2, 3] and step.status.tolist() == [0, 0]
+        assert step.lp_k.tolist() == [1, -1] and step.lp_ids.tolist() == [1, 9, 2, 8]
+        assert last.handles.tolist() == [A] and last.status.tolist() == [RowStatus.DRAINED]
+        assert (step.header.seq, last.header.seq) == (1, 2)
+        assert step.header.sender == pub.incarnation
+        f.beside(pub.close)
+
+
+def test_positions_count_on_per_handle(far: Make) -> None:
+    f = far()
+    pub = f.publisher()
+    pub.publish(1, [A, B], [1, 2])
+    pub.publish(2, [B, A], [3, 4, 5], counts=[2, 1])
+    pub.publish(3, [A], [6])
+    f.until(lambda: len(f.frames) == 3, pub.poll)
+    assert [step.positions.tolist() for step in f.steps()] == [[0, 0], [1, 1], [2]]
+    f.beside(pub.close)
+
+
+def test_after_an_error_nothing_was_numbered_and_the_step_may_come_again(far: Make) -> None:
+    f = far(bounds={"lane_bytes": 4096, "max_frame_bytes": 4096}, backpressure="fail")
+    pub = f.publisher()
+    f.acks = False
+    with pytest.raises(RowError):
+        pub.publish(1, [A, B], [1])
+    with pytest.raises(FrameTooLarge):
+        pub.publish(1, [A], [1] * 2000, counts=[2000])
+    step = 1
+    with pytest.raises(LaneFull):
+        while True:
+            pub.publish(step, [A], [step])
+            step += 1
+    f.acks = True
+    f.until(lambda: not pub.unacknowledged, pub.poll)
+    pub.publish(step, [A], [step])
+    f.until(lambda: len(f.frames) == step, pub.poll)
+    assert [s.tokens.tolist() for s in f.steps()] == [[n] for n in range(1, step + 1)]
+    assert [s.positions.tolist() for s in f.steps()] == [[n] for n in range(step)]
+    assert [s.header.seq for s in f.steps()] == list(range(1, step + 1))
+    f.beside(pub.close)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        ((-1, [A], [1]), r"step: an int from 0 to 2\*\*64 - 1 is needed, not -1"),
+        ((1 << 64, [A], [1]), "step: .* not 18446744073709551616"),
+        (("one", [A], [1]), "step: .* not 'one'"),
+        ((1, {A}, [1]), r"handles: set is no array; a list, .* of int64 \[n\]"),
+        ((1, [A], [1.5]), "tokens: float64, needs int32 or int64"),
+        ((1, [A, B], [[1], [2]]), r"tokens: shape \[2, 1\], needs one dimension"),
+        ((1, [A, B], np.array([[1], [2]], np.int32)), r"tokens: shape \[2, 1\]"),
+        ((1, [A, B], [1, 2, 3], [[1, 2]]), r"counts: shape \[1, 2\]"),
+        ((1, [A, B], [1, 2], [[1], [1, 2]]), "counts: .*inhomogeneous"),
+        ((1, [A], [1], None, ["OK"]), "status: entries of struct format"),
+        (
+            (1, [A], [1], None, None, ([[1]], np.array([[0.5]]), [1])),
+            "logprobs.logprobs: float64, needs float32",
+        ),
+        ((1, [A], [1], None, None, None, None, -5), "step_ns: .* not -5"),
+    ],
+)
+@pytest.mark.case("B21")
+def test_a_wrong_argument_is_named_in_words(
+    far: Make, arguments: tuple[Any, ...], says: str
+) -> None:
+    f = far()
+    pub = f.publisher()
+    with pytest.raises(RowError, match=says):
+        pub.publish(*arguments)
+    pub.publish(np.int64(1), [A], [1])  # type: ignore[arg-type]
+    f.until(lambda: len(f.frames) == 1, pub.poll)
+    assert f.steps()[0].step == 1
+    f.beside(pub.close)
+
+
+def test_blocking_ends_at_its_deadline(far: Make) -> None:
+    f = far(bounds={"lane_bytes": 4096, "max_frame_bytes": 4096}, timeouts={"publish_s": 0.05})
+    pub = f.publisher()
+    f.acks = False
+    with pytest.raises(LaneFull, match=r"waited 0\.05 s"):
+        for step in range(1, 1000):
+            pub.publish(step, [A], [1])
+    f.acks = True
+    f.beside(pub.close)
+
+
+def test_blocking_ends_when_there_is_room(far: Make) -> None:
+    f = far(bounds={"lane_bytes": 4096, "max_frame_bytes": 4096}, timeouts={"publish_s": 30.0})
+    pub = f.publisher()
+
+    def publish() -> None:
+        for step in range(1, 500):
+            pub.publish(step, [A], [step])
+
+    f.beside(publish)
+    f.until(lambda: len(f.frames) == 499, pub.poll)
+    f.beside(pub.close)
+
+
+@pytest.mark.case("B26")
+@pytest.mark.parametrize(("policy", "sent"), [("leader", 1), ("verify", 2)])
+def test_which_tp_ranks_send_is_the_publishers_business(far: Make, policy: str, sent: int) -> None:
+    f = far(tensor_parallel_size=2, tp_policy=policy)
+    pubs = [f.publisher(0, tp) for tp in range(2)]
+    for pub in pubs:
+        pub.publish(1, [A], [1])
+        pub.publish(2, [], [], drained=[A])
+    f.until(lambda: not any(pub.unacknowledged for pub in pubs), *(pub.poll for pub in pubs))
+    assert [pub.sends for pub in pubs] == [True, policy == "verify"]
+    assert len(f.frames) == 2 * sent
+    for pub in pubs:
+        f.beside(pub.close)
+
+
+def test_a_bad_token_marks_its_row_and_the_others_go_on(far: Make) -> None:
+    f = far(vocab_size=100)
+    pub = f.publisher()
+    pub.publish(1, [A, B], [-1, 5])
+    pub.publish(2, [A, B], [100, 6])
+    f.until(lambda: len(f.frames) == 2, pub.poll)
+    assert pub.bad_tokens == 2
+    for step, good in zip(f.steps(), (5, 6), strict=True):
+        assert step.status.tolist() == [RowStatus.BAD_TOKEN, RowStatus.OK]
+        assert step.tokens.tolist()[-1] == good
+    f.beside(pub.close)
+
+
+def test_a_rank_that_fails_says_so_once_and_with_its_reason(far: Make) -> None:
+    f = far()
+    pub = f.publisher()
+    pub.fail(ValueError("no memory"))
+    f.until(lambda: f.frames, pub.poll)
+    assert f.messages() == [RankFailed(0, 0, "ValueError: no memory")]
+    f.beside(pub.close)
+
+
+def test_a_rank_is_one_process_and_must_exist(far: Make) -> None:
+    f = far(data_parallel_size=2, processors={"count": 1})
+    pub = f.publisher(1)
+    with pytest.raises(LaneBusy):
+        f.publisher(1)
+    for dp, tp in ((2, 0), (-1, 0), (0, 1)):
+        with pytest.raises(ConfigError, match="data_parallel_size 2"):
+            f.publisher(dp, tp)
+    f.beside(pub.close)
+    again = f.publisher(1)  # given up, it may be had again
+    assert again.incarnation != pub.incarnation
+    f.beside(again.close)
+
+
+def test_without_a_processor_it_is_not_ready_and_keeps_nothing(far: Make) -> None:
+    f = far(listens=False)
+    for _ in range(2):  # the rank is free again after the first
+        with pytest.raises(StartupError, match="no welcome"):
+            f.publisher(timeout_s=0.1)
+
+
+def test_closing_says_what_was_not_delivered_and_ends_it(far: Make) -> None:
+    f = far()
+    pub = f.publisher()
+    f.acks = False
+    for step in range(1, 6):
+        pub.publish(step, [A], [step])
+    assert pub.unacknowledged == 5
+    assert pub.close(timeout_s=0.05) == 5
+    with pytest.raises((LaneClosed, LaneLost)):
+        pub.publish(6, [A], [6])

@@ -1,0 +1,286 @@
+"""All that a client knows, without a socket, a clock or a thread.
+
+Frames go in, streams fill, messages to the engine come out. What happens per row is in C
+(`_core.Inbox`); here is what is rare: a request begins, ends, is given up, or is in trouble.
+"""
+
+from __future__ import annotations
+
+from asyncio import AbstractEventLoop
+from collections.abc import Callable, Iterable
+from typing import Generic, TypeVar
+
+from tokenpipe._core import (
+    FINISH_ERROR,
+    NOTE_AHEAD,
+    NOTE_APART,
+    NOTE_ENDED,
+    NOTE_SLOW,
+    NOTE_TORN,
+    Inbox,
+    Stream,
+)
+from tokenpipe.errors import FrameError, TokenpipeError, afresh
+from tokenpipe.types import SamplingParams
+from tokenpipe.wire import AnnexReader, GiveUp, OutputFrame, Submit
+
+from .reorder import HeldFrames, last_word
+from .requests import Numbering, expand
+
+NO_ROOM = "no room to hold it"
+
+# Frames taken before consumers run: enough to share the cost of a turn, few enough that neither an
+# item nor a turn of the loop grows long under a flood, which brings DEEP tokens a row and more.
+FRAMES_AT_ONCE = 2
+DEEP = 8
+
+S = TypeVar("S", bound=Stream)
+
+
+class ClientCore(Generic[S]):
+    """Requests of one client: submit, feed, give up, fail."""
+
+    def __init__(
+        self,
+        *,
+        incarnation: int,
+        stream_type: type[S],
+        stream_bytes: int,
+        ahead_s: float,
+        vocab_size: int | None = None,
+        loop: AbstractEventLoop | None = None,
+        on_outgoing: Callable[[], None] = lambda: None,
+    ) -> None:
+        self._stream_type = stream_type
+        self._stream_bytes = stream_bytes
+        self._ahead_s = ahead_s
+        self._vocab_size = vocab_size
+        self._numbering = Numbering(incarnation)
+        self._inbox = Inbox(stream_bytes, loop, self._dropped, AnnexReader)
+        self._keys_of: dict[str, set[int]] = {}  # external id to its live requests
+        self._abort_asked: set[int] = set()
+        self._held = HeldFrames(stream_bytes, ahead_s)
+        self._outgoing: list[GiveUp] = []
+        self._on_outgoing = on_outgoing
+        self._error: TokenpipeError | None = None
+        self._changes = 0
+        self._counts = {"bad_frames": 0, "slow_streams": 0, "lost_streams": 0, "given_up": 0}
+
+    # --- requests -------------------------------------------------------------------------------
+
+    def expand(
+        self,
+        prompt_token_ids: Iterable[int],
+        params: SamplingParams,
+        request_id: str | None = None,
+        extra: bytes = b"",
+    ) -> list[Submit]:
+        """Return what to send for a request; raises what ended the client, or ValueError."""
+        if self._error is not None:
+            raise afresh(self._error)
+        vocab_size = self._vocab_size
+        return expand(self._numbering, prompt_token_ids, params, request_id, extra, vocab_size)
+
+    def open(self, submits: Iterable[Submit]) -> list[S]:
+        """Return a stream for each; let it go, or drop it, to give the request up."""
+        streams: list[S] = []
+        try:
+            for submit in submits:
+                streams.append(self._open(submit))
+                self._keys_of.setdefault(submit.external_id, set()).add(submit.key)
+        except BaseException:
+            self.withdraw(streams)
+            raise
+        return streams
+
+    def withdraw(self, streams: Iterable[S]) -> None:
+        """Forget what was opened for requests that were not sent; the engine hears nothing."""
+        for stream in streams:
+            stream.end(FINISH_ERROR, "it was not sent")
+            self._forget(stream.key, stream.request_id)
+
+    def _open(self, submit: Submit) -> S:
+        return self._stream_type(
+            self._inbox,
+            submit.key,
+            submit.external_id,
+            submit.sample_index,
+            len(submit.prompt_token_ids),
+            submit.params.stop,
+            submit.params.output_kind,
+        )
+
+    def abort(self, request_id: str) -> int:
+        """Ask for the end of every live request of that id; return how many there are.
+
+        Their streams stay open for what the engine still says: a final output, reason "abort".
+        """
+        keys = list(self._keys_of.get(request_id, ()))
+        for key in keys:
+            if key not in self._abort_asked:
+                self._abort_asked.add(key)
+                self._give_up(key)
+        return len(keys)
+
+    def live_ids(self) -> list[str]:
+        """Return the external ids with a live request."""
+        return list(self._keys_of)
+
+    def __len__(self) -> int:
+        return len(self._inbox)
+
+    # --- what comes in --------------------------------------------------------------------------
+
+    def feed(self, frame: bytes, now: float) -> None:
+        """Apply an OutputFrame. A malformed one is counted and harms nothing else."""
+        self._changes += 1
+        try:
+            notes = self._inbox.feed(frame)
+        except FrameError:
+            self._counts["bad_frames"] += 1
+            return
+        if self._held and (made_ns := OutputFrame.unpack(frame).mono_ns):
+            self._held.read_behind(made_ns / 1e9, now)
+        if notes is not None:
+            ahead = self._take_notes(notes)
+            if ahead and not self._held.add(frame, ahead, now):
+                self._end_waiting(frame, ahead, NO_ROOM)
+        if self._held:
+            self._apply_held()
+
+    @property
+    def frames_at_once(self) -> int:
+        """How many frames to feed before consumers run."""
+        return 1 if self._inbox.depth >= DEEP else FRAMES_AT_ONCE
+
+    @property
+    def changes(self) -> int:
+        """A number that is another one whenever a consumer may have something new."""
+        return self._changes
+
+    def wake(self, at_once: bool = False) -> None:
+        """Wake the consumers that wait for what was fed.
+
+        Soon, by the event loop; or `at_once`, which no task may ask for: they run before this
+        returns. A consumer that breaks the loop (KeyboardInterrupt) leaves the others to be woken.
+        """
+        self._inbox.wake(at_once)
+
+    def _take_notes(self, notes: list[tuple[int, Stream, int]]) -> dict[int, int]:
+        """Do what they say; return the requests whose row came too early, with its offset."""
+        ahead: dict[int, int] = {}
+        for kind, stream, offset in notes:
+            if kind == NOTE_ENDED:
+                self._forget(stream.key, stream.request_id)
+                ahead.pop(stream.key, None)
+            elif kind == NOTE_AHEAD:
+                ahead.setdefault(stream.key, offset)
+            elif kind == NOTE_TORN:
+                self._counts["lost_streams"] += 1
+                self._end(stream, f"lost: the text before byte {offset} is missing")
+            elif kind == NOTE_APART:
+                self._counts["lost_streams"] += 1
+                self._end(stream, f"lost: an annex before output token {offset} is missing")
+            elif kind == NOTE_SLOW:
+                self._counts["slow_streams"] += 1
+                text = f"slow_consumer: more than {self._stream_bytes} bytes were not taken"
+                self._end(stream, text)
+        return ahead
+
+    def _apply_held(self) -> None:
+        while (held := self._held.pop_due(self._received)) is not None:
+            notes = self._inbox.feed(held.frame)
+            ahead = self._take_notes(notes or [])
+            if ahead and not self._held.put_back(held, ahead):
+                self._end_waiting(held.frame, ahead, NO_ROOM)
+
+    def _received(self, key: int) -> int | None:
+        stream = self._inbox.find(key)
+        return None if stream is None else stream.received
+
+    # --- trouble --------------------------------------------------------------------------------
+
+    def gap(self, lane: str) -> None:
+        """End every open request: frames of a lane are lost, and nobody knows whose rows.
+
+        A request whose only rows, or whose final row, were among them would else wait for ever.
+        """
+        for stream in self._inbox.streams():
+            self._counts["lost_streams"] += 1
+            self._end(stream, f"gap: output was lost on lane {lane}")
+
+    def source_lost(self, now: float) -> None:
+        """Shorten the wait for rows that a dead process may have been about to send."""
+        self._held.hurry(1.0, now)
+
+    def fail(self, error: TokenpipeError) -> None:
+        """Raise this at every consumer, after what waits, and at every later call."""
+        self._error = error
+        for stream in self._inbox.streams():
+            self._forget(stream.key, stream.request_id)
+            stream.fail(afresh(error))
+        self._held.clear()
+        self._outgoing.clear()
+
+    @property
+    def error(self) -> TokenpipeError | None:
+        """What ended this client, if anything did; each time another exception that says so."""
+        return None if self._error is None else afresh(self._error)
+
+    @property
+    def next_deadline(self) -> float | None:
+        """When `tick` has something to do."""
+        return self._held.next_deadline
+
+    def tick(self, now: float) -> None:
+        """End the requests whose missing rows did not come in time."""
+        for held in self._held.pop_expired(now):
+            self._end_waiting(held.frame, held.waits, f"it did not come within {self._ahead_s:g} s")
+
+    def _end_waiting(self, frame: bytes, waits: dict[int, int], why: str) -> None:
+        for key, offset in waits.items():
+            stream = self._inbox.find(key)
+            if stream is not None and stream.received < offset:
+                self._counts["lost_streams"] += 1
+                missing = f"lost: output {stream.received}..{offset - 1} is missing, {why}"
+                self._end(stream, last_word(frame, key) or missing)
+
+    def _end(self, stream: Stream, error: str) -> None:
+        self._changes += 1
+        self._forget(stream.key, stream.request_id)
+        stream.end(FINISH_ERROR, error)
+        self._give_up(stream.key)
+
+    # --- what goes out --------------------------------------------------------------------------
+
+    def take_outgoing(self) -> list[GiveUp]:
+        """Return what has to be said to the engine; put back what could not be sent."""
+        outgoing, self._outgoing = self._outgoing, []
+        return outgoing
+
+    def put_back(self, messages: list[GiveUp]) -> None:
+        """Keep messages for a later attempt."""
+        self._outgoing[:0] = messages
+
+    def _dropped(self, key: int, request_id: str) -> None:
+        self._forget(key, request_id)
+        self._give_up(key)
+
+    def _give_up(self, key: int) -> None:
+        if self._error is None:
+            self._counts["given_up"] += 1
+            self._outgoing.append(GiveUp(key))
+            self._on_outgoing()
+
+    def _forget(self, key: int, request_id: str) -> None:
+        self._abort_asked.discard(key)
+        keys = self._keys_of.get(request_id)
+        if keys is not None:
+            keys.discard(key)
+            if not keys:
+                del self._keys_of[request_id]
+
+    @property
+    def counters(self) -> dict[str, int]:
+        """Return counts so far; `late_rows` came after their request was over or given up."""
+        return {**self._inbox.counters(), **self._counts}

@@ -1,0 +1,75 @@
+"""Write down, in the instance's directory, how its hops are; read it anywhere.
+
+The engine's process writes it several times a second and whenever something changes, so an old one
+says that the engine itself is stuck, or that its file system is full.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+
+from .sweep import HEALTH_FILE
+
+HEALTH_S = 0.25  # between two writings where nothing changes
+
+
+@dataclass(frozen=True, slots=True)
+class Health:
+    """`problems` names each hop that is not well and says why; empty is good."""
+
+    problems: Mapping[str, str] = field(default_factory=dict)
+    ranks_up: tuple[int, ...] = ()
+    running: int = 0
+    waiting: int = 0
+
+
+class HealthWriter:
+    """The engine's end."""
+
+    def __init__(self, directory: Path) -> None:
+        self._whole = directory / HEALTH_FILE
+        self._part = directory / f"{HEALTH_FILE}.part"
+        self._last: Health | None = None
+        self._due = float("-inf")
+
+    def write(self, health: Health, now: float) -> None:
+        """Write where it is due or where a problem came or went.
+
+        OSError where it cannot be written: the next call tries again, whatever is due.
+        """
+        last = self._last
+        news = last is None or (last.problems, last.ranks_up) != (health.problems, health.ranks_up)
+        if not news and now < self._due:
+            return
+        self._last = None
+        text = json.dumps({"time": time.monotonic(), **asdict(health)})
+        descriptor = os.open(self._part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+        with os.fdopen(descriptor, "w") as file:
+            file.write(text)
+        self._part.replace(self._whole)  # a reader sees all of it or none
+        self._last, self._due = health, now + HEALTH_S
+
+    def close(self) -> None:
+        """Remove it. OSError where it stays."""
+        self._part.unlink(missing_ok=True)
+        self._whole.unlink(missing_ok=True)
+
+
+def read_health(directory: Path, stuck_s: float) -> Health:
+    """Return how the hops are; an engine that wrote nothing for `stuck_s` is itself a problem."""
+    try:
+        raw = json.loads((directory / HEALTH_FILE).read_text())
+    except FileNotFoundError:
+        return Health({"engine 0": "is not there, or cannot write its status"})
+    except OSError as error:
+        return Health({"engine 0": f"its status cannot be read: {error.strerror}"})
+    age = time.monotonic() - raw["time"]
+    if age > stuck_s:
+        said = "its status is that old: it is stuck, or cannot write it, as its log would say"
+        return Health({"engine 0": f"no sign of life for {age:.0f} s ({said})"})
+    return Health(raw["problems"], tuple(raw["ranks_up"]), raw["running"], raw["waiting"])

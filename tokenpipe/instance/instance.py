@@ -1,0 +1,264 @@
+"""One running pipeline's directory: its id, its sockets, the locks that say who is alive."""
+
+from __future__ import annotations
+
+import json
+import os
+import secrets
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from tokenpipe.errors import ConfigError, LaneBusy, LaneLost
+
+from . import role_lock as locks
+from .guard import ForkGuard
+from .names import USUAL_LANE, check_room, directory_name, lock_name
+from .role_lock import Claim
+from .runtime_dir import check_base, check_private, default_base, make_private, resolved
+from .sweep import (
+    INFO_FILE,
+    OWNER,
+    SUPERVISOR,
+    entries,
+    remove_directory,
+    remove_files,
+    remove_logs,
+)
+
+ENDPOINT_VARIABLE = "TOKENPIPE_ENDPOINT"
+_MAX_INFO_BYTES = 1 << 20
+
+
+class Instance:
+    """Find lanes and the living by the instance's directory; `create` owns it, `attach` reads it.
+
+    `info` is what instance.json holds: `instance` (the id), `pid`, `name` and what the creator
+    gave.
+    """
+
+    def __init__(
+        self,
+        directory: Path,
+        info: dict[str, Any],
+        owner: Claim | None,
+        described: os.stat_result | None = None,
+    ) -> None:
+        self.directory = directory
+        self.info = info
+        self.id: int = info["instance"]
+        self._owner = owner
+        self._described = None if described is None else _identity(described)
+        self._guard = ForkGuard()
+
+    @classmethod
+    def create(
+        cls,
+        base: Path | None,
+        name: str | None,
+        info: Mapping[str, Any],
+        *,
+        longest_lane: str = USUAL_LANE,
+    ) -> Instance:
+        """Make the directory, hold it and describe it. Raises ConfigError or LaneBusy.
+
+        What a dead instance of that name left is taken over. `longest_lane` is the longest name
+        this instance will have a socket for.
+        """
+        base = _base(base, name, longest_lane)
+        directory, owner = _own_directory(base, name, longest_lane)
+        # What a dead predecessor left (its lock was free); locks of roles tell by themselves.
+        remove_files(directory, {entry.name for entry in directory.glob("*.lock")})
+        full = {
+            **info,
+            "instance": secrets.randbits(63) | 1,
+            "pid": os.getpid(),
+            "name": name or directory.name,
+        }
+        _write_info(directory, full)
+        return cls(directory, full, owner)
+
+    @classmethod
+    def attach(cls, endpoint: str | os.PathLike[str] | None = None) -> Instance:
+        """Read a running instance; None takes $TOKENPIPE_ENDPOINT. Raises ConfigError, LaneLost."""
+        given = os.environ.get(ENDPOINT_VARIABLE, "") if endpoint is None else os.fspath(endpoint)
+        if not given:
+            raise ConfigError(f"no endpoint given and {ENDPOINT_VARIABLE} is not set")
+        path = Path(given).absolute()
+        if not os.path.lexists(path):
+            raise LaneLost(f"there is no instance at {path}")
+        check_private(path)
+        directory = path.resolve()
+        info, described = _read_info(directory)
+        instance = cls(directory, info, None, described)
+        if not instance.alive(*OWNER):
+            raise LaneLost(
+                f"the instance at {directory} is gone: its pipeline "
+                f"(process {instance.info.get('pid')}) no longer runs"
+            )
+        return instance
+
+    def lane_path(self, lane: str) -> str:
+        """Return the path of a lane's socket, at most 107 bytes. Raises ConfigError."""
+        check_room(self.directory, lane)
+        return os.fspath(self.directory / lane)
+
+    def claim(self, role: str, rank: str, note: str = "") -> Claim:
+        """Take a role for this process. Raises LaneBusy naming its holder."""
+        return locks.take(self.directory / lock_name(role, rank), note)
+
+    def own(self, role: str, rank: str) -> Claim | None:
+        """Return this process's claim of a role, whoever in it took it; None where it has none."""
+        return locks.own(self.directory / lock_name(role, rank))
+
+    def alive(self, role: str, rank: str) -> bool:
+        """Tell whether a living process holds the role, in this very instance.
+
+        A dead one's name may have been taken over, and its roles with it, faster than anybody
+        looked: then the locks are held, and nobody of ours is there.
+        """
+        if self._described is not None:
+            try:
+                described = os.stat(self.directory / INFO_FILE)
+            except FileNotFoundError:
+                return False
+            if _identity(described) != self._described:
+                return False
+        return locks.holder(self.directory / lock_name(role, rank)) is not None
+
+    def note(self, role: str, rank: str) -> str:
+        """Return what the role's last holder said of itself."""
+        return locks.note(self.directory / lock_name(role, rank))
+
+    def close(self) -> list[str]:
+        """Remove what is ours and return what stayed because it is not.
+
+        Only the creator removes anything, and only in the process that created; a second call does
+        nothing.
+        """
+        if self._owner is None:
+            return []
+        self._guard.check("Instance")
+        # Who reserved the directory has it beyond this life of the instance.
+        remove_files(self.directory, {self._owner.path.name, lock_name(*SUPERVISOR)})
+        # The owner's lock goes last: until then nobody can start under this name.
+        stayed = sorted(e.name for e in entries(self.directory) if e != self._owner.path)
+        self._owner.path.unlink(missing_ok=True)
+        self._owner.release()
+        self._owner = None
+        remove_directory(self.directory)
+        return stayed
+
+
+class Reservation:
+    """Keep an instance's directory, and its name, over the lives of its engine.
+
+    The engine's `Instance.create` with the same base and name takes place inside.
+    """
+
+    def __init__(self, directory: Path, claim: Claim) -> None:
+        self.directory = directory
+        self._claim = claim
+        self._guard = ForkGuard()
+
+    @classmethod
+    def take(cls, base: Path | None, name: str, *, longest_lane: str = USUAL_LANE) -> Reservation:
+        """Make the directory and hold it. Raises ConfigError, LaneBusy naming the holder."""
+        base = _base(base, name, longest_lane)
+        while True:
+            directory = _make_directory(base, name, longest_lane)
+            try:
+                claim = locks.take(directory / lock_name(*SUPERVISOR), f"supervisor of {name}")
+            except LaneLost:  # somebody swept it away just now
+                continue
+            owner = locks.holder(directory / lock_name(*OWNER))
+            if owner is not None:
+                claim.release()
+                raise LaneBusy(f"instance {name!r} in {base} is already running: process {owner}")
+            return cls(directory, claim)
+
+    def clear(self) -> None:
+        """Remove what a dead engine left; nothing where one lives."""
+        self._guard.check("Reservation")
+        if locks.holder(self.directory / lock_name(*OWNER)) is None:
+            remove_files(self.directory, {self._claim.path.name})
+
+    def close(self, *, logs: bool = False) -> None:
+        """Give the directory up and remove it, with its logs where told so, unless it is in use."""
+        self.clear()
+        if logs:
+            remove_logs(self.directory)
+        self._claim.path.unlink(missing_ok=True)
+        self._claim.release()
+        remove_directory(self.directory)
+
+
+def _base(given: Path | None, name: str | None, longest_lane: str) -> Path:
+    """Return the base, made where missing; one that is too long is refused before that."""
+    if given is None:
+        return default_base()
+    base = resolved(given)
+    entry = _unnamed() if name is None else directory_name(base, name, longest_lane)
+    check_room(base / entry, longest_lane)
+    return check_base(given)
+
+
+def _unnamed() -> str:
+    return f"i{secrets.token_hex(4)}"
+
+
+def _own_directory(base: Path, name: str | None, longest_lane: str) -> tuple[Path, Claim]:
+    while True:
+        directory = _make_directory(base, name, longest_lane)
+        try:
+            owner = locks.take(directory / lock_name(*OWNER), f"instance {name or directory.name}")
+        except LaneBusy as error:
+            raise LaneBusy(f"instance {name!r} in {base} is already running: {error}") from None
+        except LaneLost:  # a predecessor of that name removed the directory just now
+            continue
+        return directory, owner
+
+
+def _make_directory(base: Path, name: str | None, longest_lane: str) -> Path:
+    if name is not None:
+        directory = base / directory_name(base, name, longest_lane)
+        check_room(directory, longest_lane)
+        make_private(directory, exist_ok=True)
+        return directory
+    while True:
+        directory = base / _unnamed()
+        check_room(directory, longest_lane)
+        try:
+            make_private(directory, exist_ok=False)
+        except FileExistsError:
+            continue
+        return directory
+
+
+def _write_info(directory: Path, info: Mapping[str, Any]) -> None:
+    whole = directory / INFO_FILE
+    part = directory / f"{INFO_FILE}.part"
+    descriptor = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o600)
+    with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+        json.dump(info, file, indent=1)
+    part.replace(whole)  # a reader sees all of it or none
+
+
+def _identity(described: os.stat_result) -> tuple[int, int, int]:
+    return described.st_dev, described.st_ino, described.st_mtime_ns
+
+
+def _read_info(directory: Path) -> tuple[dict[str, Any], os.stat_result]:
+    path = directory / INFO_FILE
+    try:
+        with open(path, encoding="utf-8") as file:
+            described = os.fstat(file.fileno())
+            text = file.read(_MAX_INFO_BYTES)
+        info = json.loads(text)
+    except FileNotFoundError:
+        raise LaneLost(f"there is no instance at {directory} (no {INFO_FILE})") from None
+    except (OSError, ValueError) as error:
+        raise ConfigError(f"{path}: {error}") from None
+    if not isinstance(info, dict) or not isinstance(info.get("instance"), int):
+        raise ConfigError(f"{path}: not the description of an instance")
+    return info, described

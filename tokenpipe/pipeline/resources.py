@@ -1,0 +1,96 @@
+"""All that a pipeline owns: opened in order, closed the last first."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from contextlib import ExitStack
+
+from tokenpipe.instance import ENDPOINT_VARIABLE, Instance
+from tokenpipe.layout import layout_of
+from tokenpipe.supervisor import Supervisor
+from tokenpipe.topology import Topology
+from tokenpipe.transport import Peer, Waiter, new_incarnation
+
+from .bindings import Book
+from .clients import Clients
+from .outcomes import Outcomes
+from .pool import Pool
+from .processors import Processors
+from .step_lanes import StepLanes
+
+
+class Parts:
+    """Directory, claim, lanes and child processes of one instance.
+
+    Raises what stands in its way, with nothing left open.
+    """
+
+    def __init__(
+        self, topology: Topology, book: Book, outcomes: Outcomes, clock: Callable[[], float]
+    ) -> None:
+        self._clock = clock
+        self._closing = ExitStack()
+        self._closing_ends = 0.0
+        try:
+            self._open(topology, book, outcomes)
+        except BaseException:
+            self.close(0.0)
+            raise
+
+    def _open(self, topology: Topology, book: Book, outcomes: Outcomes) -> None:
+        clock, closing = self._clock, self._closing
+        self.waiter = waiter = Waiter()
+        closing.callback(waiter.close)
+        self.instance = instance = Instance.create(
+            topology.runtime_dir,
+            topology.name,
+            {"topology": topology.to_json_dict()},
+            longest_lane=max((lane.socket for lane in layout_of(topology).lanes), key=len),
+        )
+        closing.callback(instance.close)
+        self.claim = claim = instance.claim("engine", "0")
+        closing.callback(claim.release)
+        self.log_dir = topology.log_dir or instance.directory / "logs"
+        self.supervisor = Supervisor(self.log_dir, keep_logs=topology.log_dir is not None)
+        closing.callback(lambda: self.supervisor.close(max(0.0, self._closing_ends - clock())))
+        me = Peer("engine", "0", new_incarnation())
+        self.clients = Clients(instance, topology, me, waiter, book, outcomes, clock)
+        closing.callback(lambda: self.clients.close(self._closing_ends))
+        self.clients.open()
+        self.pool = Pool(instance, topology, me, self.supervisor, waiter, clock)
+        self.processors = Processors(self.pool, topology, self.supervisor, clock)
+        closing.callback(lambda: self.processors.close(self._closing_ends))
+        self.step_lanes = StepLanes(instance, topology, waiter, clock)
+        closing.callback(lambda: self.step_lanes.close(self._closing_ends))
+        claim.attend()
+
+    def announce(self) -> None:
+        """Have the processes that are started from here find this instance, until it is closed."""
+        ours, previous = str(self.instance.directory), os.environ.get(ENDPOINT_VARIABLE)
+        os.environ[ENDPOINT_VARIABLE] = ours
+        self._closing.callback(_restore_endpoint, ours, previous)
+
+    @property
+    def next_deadline(self) -> float:
+        """When a turn is due though nothing came."""
+        return min(
+            self.processors.next_deadline,
+            self.clients.next_deadline,
+            self.step_lanes.next_deadline,
+            self.pool.next_deadline,
+        )
+
+    def close(self, timeout_s: float) -> None:
+        """Close everything within `timeout_s`."""
+        self._closing_ends = self._clock() + timeout_s
+        self._closing.close()
+
+
+def _restore_endpoint(ours: str, previous: str | None) -> None:
+    if os.environ.get(ENDPOINT_VARIABLE) != ours:
+        return  # another pipeline's by now
+    if previous is None:
+        del os.environ[ENDPOINT_VARIABLE]
+    else:
+        os.environ[ENDPOINT_VARIABLE] = previous

@@ -1,0 +1,131 @@
+"""Launch a step: prefill what is new, decode what runs, sample, start the copy to the host."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from tokenpipe.errors import RowsFailed
+
+from .batch import Company, RunnerBatch
+from .devices import Device
+from .in_flight import Flight
+from .model import I64, Model, Row, Sampled
+from .sampling import Sampler
+
+
+class Launcher:
+    """Runs the model over a batch. What it sampled is fed back without leaving the device."""
+
+    def __init__(self, paddle: Any, model: Model, device: Device) -> None:
+        self._paddle = paddle
+        self._model = model
+        self._device = device
+        self._sampler = Sampler(paddle)
+        self._last: Any = None  # tokens of the newest step, on the device; None: the model's own
+        self._last_rows: list[Row] = []
+
+    def forget(self) -> None:
+        """Forget what the newest step sampled."""
+        self._last, self._last_rows = None, []
+
+    @property
+    def feeds_back(self) -> bool:
+        """Whether the next decode is given what the newest step sampled: else the model has it."""
+        return self._last is not None
+
+    def launch(self, step: int, batch: RunnerBatch, tried: Any = None) -> Flight:
+        """Run one step of the batch and start to copy what it gave.
+
+        `tried` is what the model's decode of the batch's company gave or raised, where it was
+        called.
+        """
+        company, failed = batch.company(), list[int]()
+        parts: list[Any] = []
+        while company.rows:
+            try:
+                if isinstance(tried, RowsFailed):
+                    raise tried
+                parts.append(self._decode(company) if tried is None else tried)
+                break
+            except RowsFailed as error:
+                tried = None
+                failed += _end(company.rows, error)
+                batch.leave()
+                company = batch.company()
+        fresh = batch.fresh()
+        while fresh:
+            try:
+                parts.append(self._model.prefill(fresh))
+                break
+            except RowsFailed as error:
+                failed += _end(fresh, error)
+                fresh = [row for row in fresh if not row.failed]
+        rows, handles, lengths = company.rows, company.handles, company.lengths
+        if fresh:
+            rows = [*rows, *fresh]
+            handles = np.append(handles, [row.handle for row in fresh]).astype(np.int64)
+            lengths = np.append(lengths, lengths_of(fresh))
+        own = any(isinstance(part, Sampled) for part in parts)
+        if parts and not own:
+            parts = [self.sample(parts, rows, lengths)]
+        one_each = all(part.counts is None and len(part.tokens.shape) == 1 for part in parts)
+        if one_each:  # else how many they are is known once they arrive
+            company.taken += 1
+            for row in fresh:
+                row.produced += 1
+        flight = Flight(step, rows, handles, parts, self._device)
+        flight.counted, flight.failed = one_each, failed
+        self._last = None if own or not parts else parts[0].tokens
+        self._last_rows = rows
+        if fresh:
+            batch.join(fresh)
+        return flight
+
+    def _decode(self, company: Company) -> Any:
+        if not self.feeds_back:
+            return self._model.decode(company.rows, None, None)
+        part = self._model.decode(company.rows, self._fed(company.rows), company.lengths)
+        if isinstance(part, Sampled):
+            self.forget()
+        return part
+
+    def sample(self, logits: list[Any], rows: list[Row], lengths: I64) -> Sampled:
+        """Sample from the logits of one or two calls of the model."""
+        tensors = [self._tensor(part) for part in logits]
+        whole = tensors[0] if len(tensors) == 1 else self._paddle.concat(tensors, axis=0)
+        return self._sampler.sample(whole, rows, lengths)
+
+    def _tensor(self, value: Any) -> Any:
+        if isinstance(value, self._paddle.Tensor):
+            return value
+        if hasattr(value, "__dlpack__") and not isinstance(value, np.ndarray):
+            return self._paddle.utils.dlpack.from_dlpack(value)  # another framework's, shared
+        return self._paddle.to_tensor(value)
+
+    def _fed(self, rows: list[Row]) -> Any:
+        """Return the newest token of each row, on the device."""
+        last = self._last.clip(min=0)  # a failed row has -1, which no embedding has
+        if rows is self._last_rows:
+            return last
+        at = {id(row): i for i, row in enumerate(self._last_rows)}
+        index = np.array([at[id(row)] for row in rows], np.int64)
+        if len(index) == len(at) and (index == np.arange(len(at))).all():
+            return last
+        return self._paddle.gather(last, self._paddle.to_tensor(index))
+
+
+def lengths_of(rows: list[Row]) -> I64:
+    """Return int64 [rows], tokens of each sequence."""
+    return np.array([row.length for row in rows], np.int64)
+
+
+def _end(rows: list[Row], error: RowsFailed) -> list[int]:
+    """Mark the rows that the model cannot go on with; an error that names none is not its."""
+    failed = [row for row in rows if row.handle in error.handles]
+    if not failed:
+        raise error
+    for row in failed:
+        row.failed = True
+    return [row.handle for row in failed]

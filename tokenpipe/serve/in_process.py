@@ -1,0 +1,195 @@
+"""Serve in the process that calls, where its owner wants one less: uvicorn runs in it, no fork.
+
+The engine is a child of it, or the caller's own affair. What ends it ends in the lifespan, behind
+the last answer.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import socket
+import time
+from collections.abc import Callable
+from contextlib import suppress
+
+from tokenpipe.api import Draining, Settings, check_start, load_one
+from tokenpipe.errors import ConfigError
+from tokenpipe.logs import set_up_logs
+from tokenpipe.notify import Notifier
+from tokenpipe.topology import Topology
+from tokenpipe.worker import SYNTHETIC, EngineSpec
+
+from .binding import bind, url_of
+from .launch import STOPPED, engine_child
+from .processes import LOOK_S, Household, ServerFailed, named, premises
+from .signals import Interrupted, Signals, taken_signals
+
+LAST_WORDS_S = 1.0  # of answers that are left after a failure
+_log = logging.getLogger("tokenpipe.serve")
+
+
+def run(
+    topology: Topology,
+    spec: EngineSpec | None = None,
+    *,
+    endpoint: str | None = None,
+    close: Callable[[], object] | None = None,
+) -> int:
+    """Serve with uvicorn in this very process; return the exit status. For the main thread.
+
+    Args:
+        topology: with `api.workers: 1`.
+        spec: the engine, a child of this process; None is the synthetic one.
+        endpoint: instead of a `spec`: that of a Pipeline which the caller runs meanwhile, in
+            another thread or process. Its directory and its life are the caller's.
+        close: called in the lifespan's end, in this thread, when every answer is over.
+
+    Raises ConfigError (a port that is taken, a missing package), LaneBusy, StartupError,
+    ServerFailed (the engine died and is not started again); whatever had started is gone then.
+    """
+    if topology.api.workers != 1:
+        got = topology.api.workers
+        raise ConfigError(f"api.workers: run() serves with one, launch() with several (got {got})")
+    if endpoint is not None and spec is not None:
+        raise ConfigError("run() takes the spec of an engine or the endpoint of one, not both")
+    check_start(topology)
+    topology = named(topology)
+    log, name = topology.log, topology.name or ""
+    also = ["uvicorn", "uvicorn.error"] + ["uvicorn.access"] * topology.api.access_log
+    set_up_logs("server", instance=name, also=also, form=log.format, level=log.level)
+    with taken_signals() as signals:
+        if endpoint is not None:
+            return _attached(topology, endpoint, signals, close)
+        return _whole(topology, spec or EngineSpec(SYNTHETIC), signals, close)
+
+
+def _attached(
+    topology: Topology, endpoint: str, signals: Signals, close: Callable[[], object] | None
+) -> int:
+    api = topology.api
+    with bind(api.host, api.port, api.backlog) as sock:
+        deadline = time.monotonic() + topology.timeouts.startup_s
+        keeper = Keeper(url_of(sock), signals, None, 0.0, close)
+        return keeper.serve(topology, endpoint, sock, deadline)
+
+
+def _whole(
+    topology: Topology, spec: EngineSpec, signals: Signals, close: Callable[[], object] | None
+) -> int:
+    with premises(topology) as place:
+        effective = place.topology
+        deadline = time.monotonic() + effective.timeouts.startup_s
+        house = Household(place, signals, [engine_child(place, spec)])
+        try:
+            house.start(deadline)
+            load_one()  # its long imports pass while the engine starts
+            close_s = effective.timeouts.close_s + 1.0
+            if not house.wait_ready(deadline):
+                house.end("engine", close_s)
+                return STOPPED
+        except Interrupted as second:
+            house.kill()
+            return 128 + int(second.args[0])
+        plain = spec.target == SYNTHETIC
+        keeper = Keeper(url_of(place.sock), signals, house, close_s, close)
+        return keeper.serve(effective, place.endpoint, place.sock, deadline, plain)
+
+
+class Keeper:
+    """The owner of a server that is one process with it; everything of it is in the server's loop.
+
+    `house` is the engine's process, None where that is somebody else's.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        signals: Signals,
+        house: Household | None,
+        close_s: float,
+        close: Callable[[], object] | None,
+    ) -> None:
+        self._url = url
+        self._signals = signals
+        self._house = house
+        self._close_s = close_s
+        self._close = close
+        self._server: Draining | None = None
+        self._task: asyncio.Task[None] | None = None
+        self._failure: ServerFailed | None = None
+
+    def serve(
+        self,
+        topology: Topology,
+        endpoint: str,
+        sock: socket.socket,
+        deadline: float,
+        plain_text: bool = False,
+    ) -> int:
+        """Run the server to its end; return the exit status, or raise what ended it."""
+        serve_one, mute = load_one(), Notifier(None)  # nobody but this process asks how it is
+        fd = os.dup(sock.fileno())  # the server closes what it is given
+        status = serve_one(Settings(topology, endpoint, fd, plain_text, deadline, mute), self)
+        if self._failure is not None:
+            raise self._failure
+        return 128 + self._signals.second if self._signals.second else status
+
+    def begins(self, server: Draining) -> None:
+        """Take the server, which is about to run."""
+        self._server = server
+
+    def __enter__(self) -> Keeper:
+        loop = asyncio.get_running_loop()
+        loop.add_reader(self._signals.fileno(), self._signal)
+        if self._house is not None:
+            loop.add_reader(self._house.children.fileno(), self._look)
+        self._task = loop.create_task(self._watch())
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        loop = asyncio.get_running_loop()
+        loop.remove_reader(self._signals.fileno())
+        if self._task is not None:
+            self._task.cancel()
+        if self._house is not None:
+            loop.remove_reader(self._house.children.fileno())
+        try:
+            if self._close is not None:
+                self._close()
+        finally:
+            self._end_engine()
+
+    def _end_engine(self) -> None:
+        if self._house is None:
+            return
+        with suppress(Interrupted):
+            self._house.end("engine", LAST_WORDS_S if self._failure else self._close_s)
+        if self._signals.second:
+            self._house.kill()
+
+    def _signal(self) -> None:
+        self._signals.seen()
+        assert self._server is not None
+        self._server.drain(0.0 if self._signals.second else None)
+
+    async def _watch(self) -> None:
+        said = False
+        while True:
+            if not said and self._server is not None and self._server.started:
+                said = True
+                _log.info("serving on %s", self._url)
+            self._look()
+            await asyncio.sleep(LOOK_S)
+
+    def _look(self) -> None:
+        if self._house is None or self._failure is not None:
+            return
+        try:
+            self._house.look()
+        except ServerFailed as failure:
+            self._failure = failure
+            self._signals.forget_first()
+            assert self._server is not None
+            self._server.drain(LAST_WORDS_S)

@@ -1,0 +1,237 @@
+"""The receiver's half of the conversation: who may speak, what is missing, what is applied."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from tokenpipe.errors import FrameError
+
+from . import lane_messages as messages
+from . import timing
+from .admission import refusal
+from .lane_messages import LaneMessage
+from .peer import Peer, Role
+from .port import ReceiverPort
+from .retransmit import Healing
+from .sender_state import Visitor
+from .window import Gap, ReceiveWindow
+
+_COUNTERS = (
+    "dropped_receiver",  # frames for an earlier life of ours
+    "dropped_sender",  # frames of a life that is not, or no longer, our sender
+    "dropped_instance",  # frames of another instance
+    "duplicate",
+    "resend",  # requests for missing frames
+    "gap",  # frames lost for good
+    "overflow",  # frames that came early and found no room
+    "bad_frames",
+    "refused",  # hellos
+)
+
+
+class Inbox:
+    """Keep one sender's frames in order and answer what it says. Never waits."""
+
+    def __init__(
+        self,
+        port: ReceiverPort,
+        *,
+        instance: int,
+        me: Peer,
+        expects: Role,
+        alive: Callable[[], bool],
+        hold_bytes: int,
+        gap_timeout_s: float,
+    ) -> None:
+        self.visitor = Visitor(expects, alive)
+        self.window = ReceiveWindow(1, hold_bytes)
+        self.ready: list[bytes | Gap] = []  # given up on outside recv, to be returned by the next
+        self.returned = 0  # the last frame recv returned
+        self.unacked = 0  # applied frames since the last acknowledgement
+        self.heard = 0  # pings and ends: signs of life without a frame
+        self.ack_due = timing.NEVER
+        self._port = port
+        self._instance = instance
+        self._me = me
+        self._expects = expects
+        self._hold_bytes = hold_bytes
+        self._healing = Healing(gap_timeout_s)
+        self._end_seq = 0  # one more than the sender's last frame, once it said so
+        self._counts = dict.fromkeys(_COUNTERS, 0)
+
+    # --- what is due ----------------------------------------------------------------------------
+
+    @property
+    def next_deadline(self) -> float:
+        """When `tick` has something to do."""
+        visitor, healing = self.visitor, self._healing
+        return min(
+            self.ack_due,
+            visitor.probe_due,
+            visitor.dead_at,
+            healing.ask_due,
+            healing.give_up_due,
+        )
+
+    def tick(self, now: float) -> None:
+        """Do what is due by `now`."""
+        visitor = self.visitor
+        if now >= self.ack_due:
+            self.ack()
+        if now >= min(self._healing.ask_due, self._healing.give_up_due):
+            self.heal(now)
+        if now >= visitor.probe_due:
+            visitor.probe(now)
+        if now >= visitor.dead_at:
+            if self._port.readable():  # its last words first
+                visitor.dead_at = now + timing.DEATH_GRACE_S
+            else:
+                visitor.die()
+                self._renew(1)
+
+    def heal(self, now: float) -> None:
+        """Ask for the first hole, or give it up when its time is over."""
+        window = self.window
+        hole = window.missing()
+        if hole is not None and now >= self._healing.give_up_due:
+            window.give_up(hole[1], self.ready)
+            hole = window.missing()
+        if self._healing.look(hole, now) and hole is not None:
+            self._counts["resend"] += 1
+            self._answer("resend", first=hole[0], last=hole[1])
+
+    # --- what is applied ------------------------------------------------------------------------
+
+    def apply(self) -> None:
+        """Call everything that was returned applied; says so when that is the end."""
+        self.unacked += self.window.apply(self.returned)
+        if self._end_seq:
+            self._finish()
+
+    def ack(self) -> None:
+        """Say what is applied."""
+        self.unacked = 0
+        self.ack_due = timing.NEVER
+        if self.visitor.incarnation:
+            self._answer("ack", applied=self.window.applied)
+
+    def bye(self) -> None:
+        """Say that nobody listens any more."""
+        if self.visitor.incarnation:
+            self._answer("bye", applied=self.window.applied)
+
+    def _finish(self) -> None:
+        applied = self.window.applied
+        if applied + 1 >= self._end_seq:
+            self._answer("ended", applied=applied)
+            self.visitor.end(applied)
+            self._renew(1)
+
+    def _renew(self, first: int) -> None:
+        self._count_window(self._counts)
+        self.window = ReceiveWindow(first, self._hold_bytes)
+        self.returned = first - 1
+        self.unacked = self._end_seq = 0
+        self.ack_due = timing.NEVER
+        self._healing.look(None, 0.0)
+
+    # --- hearing --------------------------------------------------------------------------------
+
+    def hear(self, route: bytes, frame: bytes, out: list[bytes | Gap], now: float) -> None:
+        """Hear a lane message."""
+        try:
+            message = messages.unpack(frame)
+        except FrameError:
+            self.bad(route, frame)
+            return
+        visitor = self.visitor
+        if message.type == "hello":
+            self._hello(route, message, out, now)
+        elif message.instance != self._instance:
+            self._counts["dropped_instance"] += 1
+        elif message.type not in ("ping", "end"):
+            return  # of a later version, or not for a receiver
+        elif message.source == visitor.ended[0]:
+            self._say(route, message.source, "ended", applied=visitor.ended[1])
+        elif message.source != visitor.incarnation or message.target != self._me.incarnation:
+            self._who(route, message.source, now)
+        else:
+            self._announced(message, out)
+
+    def _announced(self, message: LaneMessage, out: list[bytes | Gap]) -> None:
+        self.heard += 1
+        fields = message.fields
+        self.window.announce(fields["next_seq"], fields["first_retained"], out)
+        if message.type == "end":
+            self._end_seq = fields["next_seq"]
+            self._finish()
+        elif fields["first_retained"] < fields["next_seq"]:  # else it waits for no word of ours
+            self.ack()
+
+    def _hello(self, route: bytes, hello: LaneMessage, out: list[bytes | Gap], now: float) -> None:
+        fields, me, visitor = hello.fields, self._me, self.visitor
+        against = refusal(
+            hello,
+            instance=self._instance,
+            me=me,
+            expects=self._expects,
+            since_ns=visitor.since_ns,
+        )
+        if against is not None:
+            self._counts["refused"] += 1
+            self._say(route, hello.source, "refuse", code=against[0], detail=against[1])
+            return
+        known_to_it = hello.target == me.incarnation
+        if hello.source != visitor.incarnation:
+            visitor.enter(route, hello, now)
+            self._renew(fields["first_retained" if known_to_it else "next_seq"])
+        elif known_to_it:
+            self.window.announce(fields["next_seq"], fields["first_retained"], out)
+        applied, expects = self.window.applied, self.window.expected
+        self._answer("welcome", role=me.role, rank=me.rank, applied=applied, expects=expects)
+
+    def drop(self, route: bytes, instance: int, sender: int, receiver: int, now: float) -> None:
+        """Count a frame that is not our sender's to us, and ask who it is where that may help."""
+        if instance != self._instance:
+            self._counts["dropped_instance"] += 1
+            return
+        wrong = "dropped_receiver" if receiver != self._me.incarnation else "dropped_sender"
+        self._counts[wrong] += 1
+        if sender != self.visitor.incarnation:
+            self._who(route, sender, now)
+
+    def bad(self, route: bytes, frame: bytes) -> None:
+        """Count bytes that are no frame; another version is told ours."""
+        self._counts["bad_frames"] += 1
+        self._port.realign()
+        version = messages.foreign_version(frame)
+        if version is not None:
+            detail = f"it speaks {messages.VERSION}, not {version}"
+            self._say(route, 0, "refuse", code="version", detail=detail)
+
+    # --- speaking -------------------------------------------------------------------------------
+
+    def _who(self, route: bytes, source: int, now: float) -> None:
+        if self.visitor.may_ask_who(now):
+            self._say(route, source, "who")
+
+    def _answer(self, type_: str, **fields: object) -> None:
+        self._say(self.visitor.route, self.visitor.incarnation, type_, **fields)
+
+    def _say(self, route: bytes, target: int, type_: str, **fields: object) -> None:
+        # Not taken is as good as lost on the way: the sender asks again for all that is said here.
+        source = self._me.incarnation
+        self._port.send(route, messages.pack(self._instance, source, target, type_, **fields))
+
+    # --- counting -------------------------------------------------------------------------------
+
+    def count(self) -> dict[str, int]:
+        """Return what happened so far, by name."""
+        counts = dict(self._counts)
+        self._count_window(counts)
+        return counts
+
+    def _count_window(self, counts: dict[str, int]) -> None:
+        counts["duplicate"] += self.window.duplicates
+        counts["overflow"] += self.window.overflowed
+        counts["gap"] += self.window.lost

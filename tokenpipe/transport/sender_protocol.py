@@ -1,0 +1,165 @@
+"""The sender's half of the conversation: what is kept, what is said, what is heard. Never waits."""
+
+from __future__ import annotations
+
+from tokenpipe._core import SendWindow
+from tokenpipe.errors import FrameError
+
+from . import lane_messages as messages
+from . import timing
+from .lane_messages import LaneMessage
+from .peer import Peer
+from .port import SenderPort
+from .receiver_state import Link
+
+
+class Outbox:
+    """Keep a lane's frames until the receiver has applied them, whatever happens in between."""
+
+    def __init__(
+        self,
+        port: SenderPort,
+        link: Link,
+        window: SendWindow,
+        *,
+        instance: int,
+        me: Peer,
+        now: float,
+    ) -> None:
+        self.ending = False
+        self.ended = False  # the receiver said that everything is applied
+        self.counters = {"dropped_receiver": 0, "resent": 0, "bad_frames": 0}
+        self.ping_due = timing.NEVER
+        self._port = port
+        self._link = link
+        self._window = window
+        self._instance = instance
+        self._me = me
+        self._since_ns = int(now * 1e9)
+        self._pinged_at = 0  # the oldest frame kept when the ping timer was last looked at
+
+    @property
+    def next_deadline(self) -> float:
+        """When `tick` has something to do."""
+        return min(self._link.hello_due, self._link.probe_due, self.ping_due)
+
+    def tick(self, now: float) -> None:
+        """Do what is due by `now`: hello, ping, a look at the receiver's lock."""
+        link = self._link
+        if now >= link.probe_due:
+            link.probe(now)
+        if now >= link.hello_due and link.hello(now):
+            self._say(
+                "hello",
+                role=self._me.role,
+                rank=self._me.rank,
+                since_ns=self._since_ns,
+                pinned=link.pinned,
+                **self._position(),
+            )
+        if now >= self.ping_due:
+            self._ping(now)
+
+    def listen(self, now: float) -> None:
+        """Hear everything the receiver has said."""
+        taken = self._window.hear  # acknowledgements, nearly all there is
+        while (frame := self._port.recv()) is not None:
+            if not taken(frame):
+                self._hear(frame, now)
+
+    # --- speaking -----------------------------------------------------------------------------
+
+    def _ping(self, now: float) -> None:
+        window = self._window
+        if self._link.lost or not self._link.receiver:
+            self.ping_due = timing.NEVER  # a welcome starts it again
+            return
+        busy = window.first != window.next_seq
+        if self.ending:
+            if not self.ended:
+                self._say("end", **self._position())
+        elif not busy or window.first == self._pinged_at:
+            self._say("ping", **self._position())
+        self._pinged_at = window.first
+        if busy or self.ending:
+            self.ping_due = now + timing.TAIL_PING_S
+        else:
+            self.ping_due = timing.on_grid(now, timing.PING_S)
+
+    def _resend(self, first: int, last: int) -> None:
+        if first < self._window.first:
+            self._say("ping", **self._position())  # says from where on we still have them
+        for frame in self._window.between(first, last):
+            if not self._port.send(frame):
+                return
+            self.counters["resent"] += 1
+
+    def _position(self) -> dict[str, int]:
+        return {"next_seq": self._window.next_seq, "first_retained": self._window.first}
+
+    def _say(self, type_: str, **fields: object) -> None:
+        # Not taken is as good as lost on the way: everything said here is said again when due.
+        source, target = self._me.incarnation, self._link.receiver
+        self._port.send(messages.pack(self._instance, source, target, type_, **fields))
+
+    # --- hearing ------------------------------------------------------------------------------
+
+    def _hear(self, frame: bytes, now: float) -> None:
+        try:
+            message = messages.unpack(frame)
+        except FrameError:
+            self.counters["bad_frames"] += 1
+            version = messages.foreign_version(frame)
+            if version is not None:
+                ours = messages.VERSION
+                self._link.refuse(f"version: it speaks {version}, we speak {ours}", now)
+            return
+        if message.target not in (0, self._me.incarnation):
+            return  # for an earlier life of ours
+        if message.instance != self._instance and message.type != "refuse":
+            return
+        link = self._link
+        if message.type == "welcome":
+            self._welcomed(message, now)
+        elif message.type == "who":
+            link.unknown(message.source, now)
+        elif message.type == "refuse":
+            link.refuse(f"{message.fields['code']}: {message.fields['detail']}", now)
+        elif message.source == link.receiver:
+            self._hear_receiver(message, now)
+
+    def _hear_receiver(self, message: LaneMessage, now: float) -> None:
+        fields = message.fields
+        if message.type == "ack":
+            self._window.ack(fields["applied"])
+        elif message.type == "resend":
+            self._resend(fields["first"], fields["last"])
+        elif message.type == "ended":
+            self._window.ack(fields["applied"])
+            self.ended = self.ending
+        elif message.type == "bye":
+            self._window.ack(fields["applied"])
+            self._link.lose("closed by its receiver", now)
+
+    def _welcomed(self, message: LaneMessage, now: float) -> None:
+        link = self._link
+        fields = message.fields
+        before, was_ready = link.receiver, link.ready
+        new = link.welcome(message.source, fields["role"], fields["rank"], now)
+        if not link.ready:
+            return
+        if new and before:
+            # What was numbered for a dead receiver is of no use to its successor.
+            self.counters["dropped_receiver"] += self._window.forget()
+            self._say("ping", **self._position())
+        else:
+            self._window.ack(fields["applied"])
+            if not was_ready:
+                self._resend(fields["expects"], self._window.next_seq - 1)
+        if self.ending:
+            self.ping_due = now
+        else:
+            if len(self._window):
+                self.ping_due = now + timing.TAIL_PING_S
+            else:
+                self.ping_due = timing.on_grid(now, timing.PING_S)

@@ -1,0 +1,33 @@
+"""Run one worker rank: step plans come in, sampled tokens go out.
+
+An engine's own worker uses `Publisher` and `StepLane`. `python -m tokenpipe.worker` runs an engine
+class in a process of its own. Nothing here imports a framework.
+"""
+
+from .arrays import StepLogprobs, as_array, logprob_columns
+from .executor import Engine, EngineSpec, Place, Rows
+from .extras_columns import annex_columns, tensors_of, with_arrays
+from .protocols import PlanLane, Publishes
+from .publisher import Publisher
+from .step_lane import StepLane, StepLaneReader
+from .synthetic import SYNTHETIC, SyntheticEngine
+
+__all__ = [
+    "SYNTHETIC",
+    "Engine",
+    "EngineSpec",
+    "Place",
+    "PlanLane",
+    "Publisher",
+    "Publishes",
+    "Rows",
+    "StepLane",
+    "StepLaneReader",
+    "StepLogprobs",
+    "SyntheticEngine",
+    "annex_columns",
+    "as_array",
+    "logprob_columns",
+    "tensors_of",
+    "with_arrays",
+]

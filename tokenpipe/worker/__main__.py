@@ -1,0 +1,98 @@
+"""Run one worker rank: `python -m tokenpipe.worker --dp N --tp N --engine module:factory`.
+
+Exit status: 0 when it was told to end, 1 when rows could not be delivered or the engine failed,
+75 when its lanes ended though nobody stopped it (its processor or its engine process is gone).
+"""
+
+from __future__ import annotations
+
+import argparse
+import gc
+import json
+import logging
+import signal
+import sys
+import traceback
+from collections.abc import Sequence
+
+from tokenpipe.errors import LaneLost, TokenpipeError
+from tokenpipe.instance import Instance
+from tokenpipe.logs import set_up_logs
+from tokenpipe.notify import Notifier, set_title
+from tokenpipe.topology import Topology
+
+from .executor import EngineSpec, Place
+from .publisher import Publisher
+from .step_lane import StepLane
+from .worker_loop import WorkerLoop
+
+LANES_OVER = 75
+_log = logging.getLogger("tokenpipe.worker")
+
+
+def main(argv: Sequence[str]) -> int:
+    """Run one rank; return its exit status."""
+    parser = argparse.ArgumentParser(prog="python -m tokenpipe.worker", description=__doc__)
+    parser.add_argument("--endpoint", help="instance directory; default $TOKENPIPE_ENDPOINT")
+    parser.add_argument("--dp", type=int, default=0, help="data-parallel rank")
+    parser.add_argument("--tp", type=int, default=0, help="tensor-parallel rank")
+    parser.add_argument("--engine", required=True, help="module:factory")
+    parser.add_argument("--arguments", default="{}", help="JSON, for the factory")
+    args = parser.parse_args(argv)
+    notifier = Notifier.inherited()
+    rank = f"{args.dp}.{args.tp}"
+    set_title(f"tp:worker {rank}")
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the terminal's; the supervisor decides
+    try:
+        instance = Instance.attach(args.endpoint)
+        topology = Topology.from_json_dict(instance.info["topology"])
+        name, log = instance.info["name"], topology.log
+        set_up_logs("worker", rank, instance=name, form=log.format, level=log.level)
+        notifier.phase(f"making engine {args.engine}")
+        spec = EngineSpec(args.engine, json.loads(args.arguments))
+        engine = spec.make(Place(topology, args.dp, args.tp))
+        notifier.phase("waiting for its processor's welcome")
+        lane = StepLane.worker(args.endpoint, args.dp, args.tp)
+        publisher = Publisher(args.endpoint, args.dp, args.tp)
+    except Exception as error:
+        notifier.failed(_story(error))
+        raise
+    lockstep = topology.tensor_parallel_size > 1
+    loop = WorkerLoop(lane, publisher, engine, notifier=notifier, lockstep=lockstep)
+
+    def stop(*_: object) -> None:
+        loop.stopped = True
+
+    signal.signal(signal.SIGTERM, stop)
+    gc.collect()
+    gc.freeze()
+    notifier.ready()
+    try:
+        loop.run()
+    except LaneLost as error:
+        _log.warning("ends: %s", error)
+        publisher.close(0.0)
+        lane.close()
+        return LANES_OVER
+    except Exception as error:
+        _log.exception("the engine failed")
+        notifier.failed(_story(error))
+        publisher.fail(error)
+        publisher.close()
+        lane.close()
+        return 1
+    undelivered = publisher.close()
+    lane.close()
+    if undelivered:
+        _log.error("%d frames were not delivered", undelivered)
+    return LANES_OVER if undelivered and not loop.stopped else int(bool(undelivered))
+
+
+def _story(error: Exception) -> str:
+    if isinstance(error, TokenpipeError):
+        return f"{type(error).__name__}: {error}"
+    return "".join(traceback.format_exception(error))
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,100 @@
+"""What a model must offer to be run by a tokenpipe worker: three methods, one thread."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from importlib import import_module
+from typing import Any, NamedTuple, Protocol
+
+from tokenpipe.errors import ConfigError
+from tokenpipe.extras import RowAnnex
+from tokenpipe.topology import Topology
+from tokenpipe.wire import StepBind
+
+from .arrays import StepLogprobs
+
+
+class Rows(NamedTuple):
+    """What one step computed, as `Publisher.publish` takes it.
+
+    `handles` int64 [n], each one admitted; `tokens` int32 [sum of counts], row after row; `counts`
+    [n], None is one token each; `status` is the RowStatus of each row, None is all OK; `annexes` is
+    what goes beside the tokens of some rows, by their index.
+    """
+
+    handles: Any
+    tokens: Any
+    counts: Any = None
+    logprobs: StepLogprobs | None = None
+    status: Any = None
+    annexes: Mapping[int, RowAnnex] | None = None
+
+
+class Engine(Protocol):
+    """One rank's model. All calls come from one thread, in the order of the plans.
+
+    With `tensor_parallel_size` > 1 every TP rank gets the same calls in the same order.
+    """
+
+    def admit(self, binding: StepBind) -> None:
+        """Take a sequence in: from the next step on its handle gets tokens.
+
+        `prompt_token_ids`, then `output_token_ids` where it has run before; `params` is how to
+        sample. An exception ends this request with an error and no other.
+        """
+
+    def step(self) -> Rows | None:
+        """Run one forward over what is admitted; None where it has no row to give yet.
+
+        A handle may get rows beyond its end until it is freed. An exception ends the worker.
+        """
+
+    def free(self, handle: int) -> None:
+        """Let a sequence go: no row of it follows."""
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where in the topology an engine runs, for its factory."""
+
+    topology: Topology
+    dp_rank: int
+    tp_rank: int
+
+
+@dataclass(frozen=True, slots=True)
+class EngineSpec:
+    """What `--engine module:factory --engine-arg name=value` asks for. Raises ConfigError."""
+
+    target: str
+    arguments: Mapping[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        """Refuse what names no factory before a process is started for it."""
+        if not all(self.target.partition(":")):
+            raise ConfigError(f"engine {self.target!r}: must be module:factory")
+
+    def factory(self) -> Callable[..., Engine]:
+        """Import it. Raises ConfigError where it is not there, and what its module raises."""
+        module_name, _, name = self.target.partition(":")
+        try:
+            module = import_module(module_name)
+        except ModuleNotFoundError as error:
+            if error.name != module_name and not module_name.startswith(f"{error.name}."):
+                raise
+            raise ConfigError(f"engine {self.target!r}: no module {error.name}") from None
+        factory = module
+        for part in name.split("."):
+            try:
+                factory = getattr(factory, part)
+            except AttributeError:
+                raise ConfigError(f"engine {self.target!r}: {module_name} has no {name}") from None
+        if not callable(factory):
+            raise ConfigError(f"engine {self.target!r}: is a {type(factory).__name__}")
+        made: Callable[..., Engine] = factory
+        return made
+
+    def make(self, place: Place) -> Engine:
+        """Call the factory with the place and the arguments."""
+        return self.factory()(place, **self.arguments)

@@ -1,0 +1,40 @@
+"""What a worker's loop needs of its lanes: the parts of StepLaneReader and Publisher it uses."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Protocol
+
+from tokenpipe.extras import RowAnnex
+from tokenpipe.wire import StepPlan
+
+
+class PlanLane(Protocol):
+    """The worker's end of a StepLane."""
+
+    ended: bool
+
+    def recv(self, timeout_s: float) -> list[StepPlan]:
+        """Return the plans that came; waits for the first."""
+        ...
+
+
+class Publishes(Protocol):
+    """The part of `Publisher` that every worker uses."""
+
+    def publish(
+        self,
+        step: int,
+        handles: Any,
+        tokens: Any,
+        counts: Any = None,
+        status: Any = None,
+        logprobs: Any = None,
+        drained: Any = None,
+        *,
+        annexes: Mapping[int, RowAnnex] | None = None,
+    ) -> None:
+        """Send one step."""
+
+    def poll(self) -> None:
+        """Read acknowledgements."""

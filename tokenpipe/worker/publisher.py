@@ -1,0 +1,260 @@
+"""Publish a worker's sampled tokens, one frame a step, without stalling its forward loop.
+
+Whether a TP rank sends at all is decided here and nowhere else. Never imports a framework.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Mapping
+from functools import partial
+from types import TracebackType
+from typing import Any
+
+import numpy as np
+
+from tokenpipe._core import SENT_LOOK, StepPacker
+from tokenpipe.errors import ConfigError, FrameTooLarge
+from tokenpipe.extras import RowAnnex
+from tokenpipe.instance import Claim, ForkGuard, Instance, when_dropped, worker_lane
+from tokenpipe.topology import Topology
+from tokenpipe.transport import LaneSender, Peer, Role, new_incarnation, open_sender, wait_welcome
+from tokenpipe.wire import RankFailed, pack_control
+
+from .arrays import StepLogprobs, as_array, logprob_columns
+from .extras_columns import annex_columns
+
+BUSY_POLL_S = 0.1
+
+
+class Publisher:
+    """A worker rank's end of its lane to the processor.
+
+    Args:
+        endpoint: directory of the instance; None reads TOKENPIPE_ENDPOINT.
+        dp_rank: data-parallel rank of this worker.
+        tp_rank: tensor-parallel rank inside it.
+        timeout_s: how long to wait for the processor; None takes the topology's `startup_s`.
+
+    Raises `ConfigError` for a rank the topology does not have, `LaneBusy` where a living process
+    holds this rank, `StartupError` where the processor does not answer in time.
+    """
+
+    def __init__(
+        self,
+        endpoint: str | os.PathLike[str] | None = None,
+        dp_rank: int = 0,
+        tp_rank: int = 0,
+        *,
+        timeout_s: float | None = None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._guard = ForkGuard()
+        self._clock = clock
+        self._instance = Instance.attach(endpoint)
+        topology = Topology.from_json_dict(self._instance.info["topology"])
+        check_rank(topology, dp_rank, tp_rank)
+        self.dp_rank, self.tp_rank = dp_rank, tp_rank
+        self.sends = tp_rank == 0 or topology.tp_policy != "leader"
+        self.incarnation = new_incarnation()
+        self._close_s = topology.timeouts.close_s
+        self._patience_s = topology.timeouts.publish_s if topology.backpressure == "block" else 0.0
+        rank = f"{dp_rank}.{tp_rank}"
+        self._claim = self._instance.claim("worker", rank)
+        processor = Role("processor", str(topology.processor_of(dp_rank)))
+        self._lane = open_sender(
+            self._instance,
+            worker_lane(dp_rank, tp_rank),
+            me=Peer("worker", rank, self.incarnation),
+            to=processor,
+            bound_bytes=topology.bounds.lane_bytes,
+            max_frame_bytes=topology.bounds.max_frame_bytes,
+            clock=clock,
+        )
+        self._packer = StepPacker(
+            dp_rank,
+            tp_rank,
+            topology.slots_per_rank,
+            topology.vocab_size or (1 << 31) - 1,
+            self._lane.window,
+            as_array,
+        )
+        self._send_next = self._packer.send_next
+        patience_s = topology.timeouts.startup_s if timeout_s is None else timeout_s
+        try:
+            wait_welcome(self._lane, self._instance, processor, patience_s)
+        except BaseException:
+            self._lane.close(0.0)
+            self._claim.release()
+            raise
+        what = f"Publisher {rank}"
+        self._keep = when_dropped(self, what, partial(_give_back, self._lane, self._claim))
+
+    def publish(
+        self,
+        step: int,
+        handles: Any,
+        tokens: Any,
+        counts: Any = None,
+        status: Any = None,
+        logprobs: StepLogprobs | tuple[Any, Any, Any] | None = None,
+        drained: Any = None,
+        step_ns: int | None = None,
+        annexes: Mapping[int, RowAnnex] | None = None,
+    ) -> None:
+        """Send one step; returns when the frame is with the transport.
+
+        Arrays are numpy's, anything with the buffer protocol, DLPack producers on the host, or
+        lists; of one dimension each, whatever is [rows] or [tokens] here.
+
+        Args:
+            step: number of the forward iteration, increasing per rank.
+            handles: int64 [rows], as the engine's `bind` returned them (no slots).
+            tokens: int32 or int64 [sum of counts], row after row.
+            counts: tokens of each row, uint16, int32 or int64 [rows]; None is one each. 0 is
+                allowed.
+            status: `RowStatus` of each row, uint8 [rows]; None is all OK.
+            logprobs: a `StepLogprobs` (its values are float32), or its first three as a tuple.
+            drained: int64 handles that will have no more rows, each named once; may stand alone,
+                with no rows.
+            step_ns: monotonic nanoseconds when the step's tokens were ready; None is now.
+            annexes: what goes beside the tokens of some rows, by index of the row. Of a row that
+                is not OK or FINISHED it may be dropped.
+
+        A token that is negative or outside the vocabulary turns its own row into an error; the
+        other rows go on. After one of these exceptions nothing was sent or numbered:
+
+        - `RowError` (an argument is wrong; says which), `FrameTooLarge`, `LaneFull` (policy
+          `fail`, or `block` past `publish_s`): the step may be published again.
+        - `LaneLost`: the processor died and every handle with it. Forget the batch, without
+          drained rows, and `poll` until `ready`; publishing these handles again is of no use.
+        - `LaneClosed`: this publisher was closed.
+
+        Any other, such as what the handler of a signal raises, may come before or behind the
+        sending: `last_step` tells. A step that it names went out and is refused if it comes again
+        (`RowError`, "which was taken"); else it may be published again.
+        """
+        if not self.sends:
+            return
+        # Called with cold caches by a thread that computes: few bytecodes, the rest is in C.
+        if logprobs is None and not annexes:
+            sent = self._send_next(step, step_ns, handles, tokens, counts, status, drained)
+            if not sent:
+                return
+            if sent <= SENT_LOOK:
+                self._lane.look(sent)
+                return
+        self._publish(step, step_ns, handles, tokens, counts, status, drained, logprobs, annexes)
+
+    def _publish(
+        self,
+        step: int,
+        step_ns: int | None,
+        handles: Any,
+        tokens: Any,
+        counts: Any,
+        status: Any,
+        drained: Any,
+        logprobs: StepLogprobs | tuple[Any, Any, Any] | None,
+        annexes: Mapping[int, RowAnnex] | None,
+    ) -> None:
+        """Publish what has more than tokens, or what the lane did not take at once."""
+        if not self._lane.ready:  # the welcome of a new processor may be there by now
+            self._lane.poll()
+        handles = as_array(handles, np.int64, "handles")
+        more: tuple[Any, ...] = logprob_columns(logprobs, len(handles))
+        if annexes:
+            more += annex_columns(annexes, len(handles), counts)
+        try:
+            frame = self._packer.pack_next(
+                step, step_ns, handles, tokens, counts, status, drained, *more
+            )
+            self._lane.send(frame, self._patience_s)
+        except FrameTooLarge as error:
+            self._packer.withdraw()
+            raise FrameTooLarge(f"step {step}: {error}") from error
+        except BaseException:
+            self._packer.withdraw()
+            raise
+
+    def poll(self) -> None:
+        """Read acknowledgements and re-send what is asked for; at least every 100 ms when idle."""
+        self._guard.check("Publisher")
+        self._lane.poll()
+
+    def fail(self, error: str | BaseException) -> None:
+        """Say that this rank cannot go on: its bindings are rescheduled with the reason."""
+        self._guard.check("Publisher")
+        self._packer.withdraw()  # what an interrupted publish() packed has no number to lose
+        lane = self._lane
+        text = error if isinstance(error, str) else f"{type(error).__name__}: {error}"
+        message = RankFailed(self.dp_rank, self.tp_rank, text)
+        lane.send(pack_control(lane.next_header, [message]), self._patience_s)
+
+    @property
+    def ready(self) -> bool:
+        """Whether the processor is there. After `LaneLost`, poll until it is again."""
+        return self._lane.ready
+
+    @property
+    def poll_within_s(self) -> float:
+        """How long `poll` may wait where nothing is published in between.
+
+        100 ms while something is not acknowledged or the processor is away, more when idle.
+        """
+        lane = self._lane
+        if lane.unacked_frames or not lane.ready:
+            return BUSY_POLL_S
+        return max(0.0, lane.next_deadline - self._clock())
+
+    @property
+    def unacknowledged(self) -> int:
+        """Frames that the processor has not yet applied."""
+        return self._lane.unacked_frames
+
+    @property
+    def last_step(self) -> int | None:
+        """The newest step that was published: with the transport, or kept until it is; or None."""
+        return self._packer.last_step
+
+    @property
+    def bad_tokens(self) -> int:
+        """Rows whose tokens were refused so far."""
+        return self._packer.bad_tokens
+
+    def close(self, timeout_s: float | None = None) -> int:
+        """Flush within a deadline and give the rank up; returns the frames not delivered."""
+        self._guard.check("Publisher")
+        undelivered = self._lane.close(self._close_s if timeout_s is None else timeout_s)
+        self._claim.release()
+        self._keep()
+        return undelivered
+
+    def __enter__(self) -> Publisher:
+        """Return itself."""
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """Close."""
+        self.close()
+
+
+def _give_back(lane: LaneSender, claim: Claim) -> None:
+    lane.close(0.0)
+    claim.release()
+
+
+def check_rank(topology: Topology, dp_rank: int, tp_rank: int) -> None:
+    """Refuse a rank that the topology does not have."""
+    dp, tp = topology.data_parallel_size, topology.tensor_parallel_size
+    if not (0 <= dp_rank < dp and 0 <= tp_rank < tp):
+        raise ConfigError(
+            f"there is no worker (dp {dp_rank}, tp {tp_rank}): the topology has "
+            f"data_parallel_size {dp}, tensor_parallel_size {tp}"
+        )
