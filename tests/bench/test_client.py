@@ -1,4 +1,4 @@
-"""The client as a program, over real lanes: its report has what came, right and wrong."""
+"""The client as a program, over real lanes: its report counts right and wrong tokens."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ LENGTH, ABORT = 2, 3
 
 
 def answer(engine: FakeEngine, client: int, message: Submit | GiveUp) -> None:
-    """Send half of a request's tokens; the rest, or its end, when it is told the next thing."""
+    """Send half of a request's tokens, then the rest; end it where the client cancels it."""
     key = message.key
     if isinstance(message, GiveUp):
         engine.send(client, Row(key, 5, [], ABORT))
@@ -31,25 +31,25 @@ def answer(engine: FakeEngine, client: int, message: Submit | GiveUp) -> None:
 
 
 def spoil(engine: FakeEngine, client: int, message: Submit | GiveUp) -> None:
-    """Send one token that is another request's, and two too few."""
+    """Send a token of another request, and two tokens too few."""
     key = message.key
     tokens = [*sequence(key, 0, 7), *sequence(key + 1, 7, 1)]
     engine.send(client, Row(key, 0, tokens, LENGTH))
 
 
 def played(base: Path, tmp_path: Path, reply: Any, *options: str) -> dict[str, Any]:
-    """Run the client on three requests, of which the last is given up after 5 tokens."""
-    work, report = tmp_path / "work.json", tmp_path / "report.json"
-    work.write_text(json.dumps([[0.0, 10, -1], [0.0, 10, -1], [0.0, 20, 5]]))
+    """Run the client on three requests, and cancel the last one after 5 tokens."""
+    requests, report = tmp_path / "requests.json", tmp_path / "report.json"
+    requests.write_text(json.dumps([[0.0, 10, -1], [0.0, 10, -1], [0.0, 20, 5]]))
     with fake_engine(base, reply) as engine:
-        arguments = ["--endpoint", str(engine.endpoint), "--work", str(work)]
+        arguments = ["--endpoint", str(engine.endpoint), "--requests", str(requests)]
         assert main([*arguments, "--report", str(report), *options]) == 0
     gc.unfreeze()  # the rest of the tests live in this process too
     return dict(json.loads(report.read_text()))
 
 
 @pytest.mark.parametrize("consume", ["columns", "streams"])
-def test_what_is_right_is_right_and_one_is_given_up(
+def test_right_tokens_are_right_and_one_request_is_cancelled(
     runtime_dir: Path, tmp_path: Path, consume: str
 ) -> None:
     report = played(runtime_dir, tmp_path, answer, "--consume", consume)
@@ -60,15 +60,13 @@ def test_what_is_right_is_right_and_one_is_given_up(
 
 
 @pytest.mark.parametrize("consume", ["columns", "streams"])
-def test_what_is_wrong_is_in_the_report(runtime_dir: Path, tmp_path: Path, consume: str) -> None:
+def test_wrong_tokens_are_in_the_report(runtime_dir: Path, tmp_path: Path, consume: str) -> None:
     report = played(runtime_dir, tmp_path, spoil, "--consume", consume)
     assert report["misattributed"] == 3 and report["short"] == 3
 
 
 @pytest.mark.parametrize("consume", ["columns", "streams"])
-def test_an_engine_that_falls_silent_is_not_waited_for(
-    runtime_dir: Path, tmp_path: Path, consume: str
-) -> None:
+def test_a_silent_engine_ends_the_client(runtime_dir: Path, tmp_path: Path, consume: str) -> None:
     def nothing(engine: FakeEngine, client: int, message: Submit | GiveUp) -> None:
         pass
 
@@ -76,6 +74,6 @@ def test_an_engine_that_falls_silent_is_not_waited_for(
     assert report["reasons"] == {} and report["tokens"] == 0
 
 
-def test_only_known_ways_of_reading() -> None:
+def test_another_way_of_reading_is_refused() -> None:
     with pytest.raises(SystemExit):
-        parse(["--work", "w", "--report", "r", "--consume", "rows"])
+        parse(["--requests", "w", "--report", "r", "--consume", "rows"])

@@ -1,4 +1,4 @@
-"""The reader of frames: what it books, what it holds, what it gives up."""
+"""The reader of frames: what it counts, which frames it keeps, what it cancels."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 
 from tests.client.frames import Row, output_frame
 from tokenpipe.bench.client_results import ClientResults, PlannedRequest
-from tokenpipe.bench.column_reader import AHEAD_S, ColumnReader
+from tokenpipe.bench.column_reader import EARLY_WAIT_S, ColumnReader
 from tokenpipe.bench.oracle import logprobs_of, sequence
 from tokenpipe.types import FINISH_CODES, FinishReason
 from tokenpipe.wire import OutputFrame
@@ -22,8 +22,8 @@ LENGTH, ABORT, ERROR = map(
 Entry = tuple[list[int], list[float], int]
 
 
-class Face:
-    """A client's face: keys count up, and frames come that were made beforehand."""
+class ScriptedClient:
+    """A client whose keys count up and whose frames were made before."""
 
     def __init__(self, frames: list[bytes] | None = None) -> None:
         self.coming = frames or []
@@ -53,51 +53,51 @@ def row(key: int, offset: int, count: int, finish: int = 0, **more: Any) -> Row:
 
 
 def run(
-    work: list[PlannedRequest], frames: list[bytes], k: int | None = None
-) -> tuple[ClientResults, Face]:
-    me, face = ClientResults(work, k), Face(frames)
-    ColumnReader(face, me, patience_s=0.0).run()  # type: ignore[arg-type]
-    return me, face
+    requests: list[PlannedRequest], frames: list[bytes], k: int | None = None
+) -> tuple[ClientResults, ScriptedClient]:
+    results, client = ClientResults(requests, k), ScriptedClient(frames)
+    ColumnReader(client, results, patience_s=0.0).run()  # type: ignore[arg-type]
+    return results, client
 
 
-def test_books_what_ended_and_how() -> None:
-    me, face = run(
+def test_counts_what_ended_and_why() -> None:
+    results, client = run(
         [PlannedRequest(0.0, 5), PlannedRequest(0.0, 3)],
         [
             output_frame(row(1, 0, 2), row(2, 0, 3, LENGTH)),
             output_frame(row(1, 2, 3, LENGTH)),
         ],
     )
-    assert face.submitted == [5, 3]
-    report = me.report()
+    assert client.submitted == [5, 3]
+    report = results.report()
     assert (report["tokens"], report["reasons"], report["short"]) == (8, {"length": 2}, 0)
-    assert me.checker.verdict().wrong == 0
+    assert results.checker.verdict().wrong == 0
 
 
 def test_a_request_that_ends_early_by_itself_is_short() -> None:
-    me, _ = run([PlannedRequest(0.0, 5)], [output_frame(row(1, 0, 2, LENGTH))])
-    assert me.short == 1
-    me, _ = run([PlannedRequest(0.0, 5)], [output_frame(row(1, 0, 2, ABORT))])
-    assert me.short == 0 and me.reasons == {"abort": 1}
+    results, _ = run([PlannedRequest(0.0, 5)], [output_frame(row(1, 0, 2, LENGTH))])
+    assert results.short == 1
+    results, _ = run([PlannedRequest(0.0, 5)], [output_frame(row(1, 0, 2, ABORT))])
+    assert results.short == 0 and results.reasons == {"abort": 1}
 
 
-def test_gives_up_at_its_token_and_once() -> None:
-    work = [PlannedRequest(0.0, 9, 4), PlannedRequest(0.0, 9, 0), PlannedRequest(0.0, 9)]
+def test_cancels_at_the_planned_token_and_once() -> None:
+    requests = [PlannedRequest(0.0, 9, 4), PlannedRequest(0.0, 9, 0), PlannedRequest(0.0, 9)]
     frames = [
         output_frame(row(1, 0, 3), row(2, 0, 1), row(3, 0, 9, LENGTH)),
         output_frame(row(1, 3, 2)),
         output_frame(row(1, 5, 1, ABORT), row(2, 1, 0, ABORT)),
     ]
-    me, face = run(work, frames[:1])
-    assert face.cancelled == [BASE + 2]  # at once; the first has not had its tokens
-    me, face = run(work, frames)
-    assert face.cancelled == [BASE + 2, BASE + 1]
-    assert me.cancelled == 2 and me.reasons == {"abort": 2, "length": 1}
-    assert me.checker.verdict().wrong == 0
+    results, client = run(requests, frames[:1])
+    assert client.cancelled == [BASE + 2]  # at once; the first request has too few tokens yet
+    results, client = run(requests, frames)
+    assert client.cancelled == [BASE + 2, BASE + 1]
+    assert results.cancelled == 2 and results.reasons == {"abort": 2, "length": 1}
+    assert results.checker.verdict().wrong == 0
 
 
 def test_a_row_that_comes_early_waits_for_the_one_before_it() -> None:
-    me, _ = run(
+    results, _ = run(
         [PlannedRequest(0.0, 6)],
         [
             output_frame(row(1, 4, 2, LENGTH)),
@@ -105,61 +105,61 @@ def test_a_row_that_comes_early_waits_for_the_one_before_it() -> None:
             output_frame(row(1, 0, 2)),
         ],
     )
-    assert me.reasons == {"length": 1} and me.checker.verdict().wrong == 0
+    assert results.reasons == {"length": 1} and results.checker.verdict().wrong == 0
 
 
-def test_a_row_whose_predecessor_never_comes_is_counted_in_the_end() -> None:
-    me, _ = run([PlannedRequest(0.0, 6)], [output_frame(row(1, 4, 2, LENGTH))])
-    assert me.reasons == {"length": 1} and me.checker.verdict().lost == 4
+def test_tokens_that_never_come_are_lost_in_the_end() -> None:
+    results, _ = run([PlannedRequest(0.0, 6)], [output_frame(row(1, 4, 2, LENGTH))])
+    assert results.reasons == {"length": 1} and results.checker.verdict().lost == 4
 
 
-def test_a_held_row_is_not_waited_for_longer_than_its_time() -> None:
-    me = ClientResults([PlannedRequest(0.0, 6)])
-    reader = ColumnReader(Face(), me)  # type: ignore[arg-type]
-    reader._expect(BASE + 1, me.work[0])
+def test_an_early_frame_does_not_wait_longer_than_its_time() -> None:
+    results = ClientResults([PlannedRequest(0.0, 6)])
+    reader = ColumnReader(ScriptedClient(), results)  # type: ignore[arg-type]
+    reader._expect(BASE + 1, results.requests[0])
     reader.take(OutputFrame.unpack(output_frame(row(1, 4, 2, LENGTH))))
-    held = reader._held[0].until
-    reader._check_what_fits(held - AHEAD_S / 2)
-    assert not me.reasons
-    reader._check_what_fits(held)
-    assert me.reasons == {"length": 1} and me.checker.verdict().lost == 4
+    until = reader._early[0].until
+    reader._check_early(until - EARLY_WAIT_S / 2)
+    assert not results.reasons
+    reader._check_early(until)
+    assert results.reasons == {"length": 1} and results.checker.verdict().lost == 4
 
 
-def test_a_lane_that_is_read_late_is_waited_for() -> None:
-    me = ClientResults([PlannedRequest(0.0, 6), PlannedRequest(0.0, 2)])
-    reader = ColumnReader(Face(), me)  # type: ignore[arg-type]
-    for key, work in enumerate(me.work, 1):
-        reader._expect(BASE + key, work)
+def test_a_lane_that_is_read_late_makes_the_frame_wait_longer() -> None:
+    results = ClientResults([PlannedRequest(0.0, 6), PlannedRequest(0.0, 2)])
+    reader = ColumnReader(ScriptedClient(), results)  # type: ignore[arg-type]
+    for key, request in enumerate(results.requests, 1):
+        reader._expect(BASE + key, request)
     reader.take(OutputFrame.unpack(output_frame(row(1, 4, 2, LENGTH))))
-    (held,) = reader._held
-    until = held.until
-    reader.take(OutputFrame.unpack(output_frame(row(2, 0, 1))))  # nobody knows when it was made
-    assert held.until == until
-    held.until = held.came
-    reader.take(OutputFrame.unpack(output_frame(row(2, 1, 1), made_s=held.came - 9.0)))
-    assert held.until >= held.came + AHEAD_S and not me.reasons
-    reader.take(OutputFrame.unpack(output_frame(row(1, 0, 4), made_s=held.came - 1.0)))
-    assert me.reasons == {"length": 1} and me.checker.verdict().wrong == 0
+    (early,) = reader._early
+    until = early.until
+    reader.take(OutputFrame.unpack(output_frame(row(2, 0, 1))))  # made at an unknown time
+    assert early.until == until
+    early.until = early.came
+    reader.take(OutputFrame.unpack(output_frame(row(2, 1, 1), made_s=early.came - 9.0)))
+    assert early.until >= early.came + EARLY_WAIT_S and not results.reasons
+    reader.take(OutputFrame.unpack(output_frame(row(1, 0, 4), made_s=early.came - 1.0)))
+    assert results.reasons == {"length": 1} and results.checker.verdict().wrong == 0
 
 
-def test_silence_ends_the_wait_and_the_request_has_not_ended() -> None:
-    me, _ = run([PlannedRequest(0.0, 6), PlannedRequest(0.0, 2)], [output_frame(row(1, 0, 2))])
-    assert not me.reasons
+def test_silence_ends_the_run_and_the_request_has_no_end() -> None:
+    results, _ = run([PlannedRequest(0.0, 6), PlannedRequest(0.0, 2)], [output_frame(row(1, 0, 2))])
+    assert not results.reasons
 
 
-def test_an_end_of_a_request_nobody_made_is_an_error() -> None:
-    me, _ = run(
+def test_an_end_of_an_unknown_request_is_an_error() -> None:
+    results, _ = run(
         [PlannedRequest(0.0, 2)], [output_frame(row(7, 0, 1, LENGTH), row(1, 0, 2, LENGTH))]
     )
-    assert me.reasons == {"error": 1, "length": 1}
-    assert "ended twice" in me.errors[0] and me.checker.verdict().misattributed == 1
+    assert results.reasons == {"error": 1, "length": 1}
+    assert "ended twice" in results.errors[0] and results.checker.verdict().misattributed == 1
 
 
-def test_an_end_whose_writer_did_not_know_the_offset() -> None:
+def test_a_final_row_with_an_unknown_offset_ends_where_the_stream_stands() -> None:
     end = Row(BASE + 1, 0xFFFFFFFF, [], ERROR, error="processor 0 was lost")
-    me, _ = run([PlannedRequest(0.0, 6)], [output_frame(row(1, 0, 2)), output_frame(end)])
-    assert me.reasons == {"error": 1} and me.errors == ["processor 0 was lost"]
-    assert me.checker.verdict().wrong == 0
+    results, _ = run([PlannedRequest(0.0, 6)], [output_frame(row(1, 0, 2)), output_frame(end)])
+    assert results.reasons == {"error": 1} and results.errors == ["processor 0 was lost"]
+    assert results.checker.verdict().wrong == 0
 
 
 @pytest.mark.parametrize("k", [0, 3])
@@ -169,22 +169,22 @@ def test_logprobs_are_checked_token_by_token(k: int) -> None:
     wrong = [*right[:2], ([tokens[2]] * (k + 1), [0.5] * (k + 1), right[2][2]), right[3]]
     for entries, misscored in ((right, 0), (wrong, 1), (right[:2] + right[:2], 2)):
         made = output_frame(row(1, 0, 4, LENGTH, logprobs=entries))
-        me, _ = run([PlannedRequest(0.0, 4)], [made], k)
-        assert me.report()["misscored"] == misscored
-        assert me.checker.verdict().wrong == misscored
+        results, _ = run([PlannedRequest(0.0, 4)], [made], k)
+        assert results.report()["misscored"] == misscored
+        assert results.checker.verdict().wrong == misscored
     other_rank = [*right[:3], (*right[3][:2], right[3][2] + 1)]
-    me, _ = run(
+    results, _ = run(
         [PlannedRequest(0.0, 4)], [output_frame(row(1, 0, 4, LENGTH, logprobs=other_rank))], k
     )
-    assert me.report()["misscored"] == 1
+    assert results.report()["misscored"] == 1
 
 
-def test_logprobs_that_are_missing_or_unasked_for_are_counted() -> None:
+def test_missing_and_unwanted_logprobs_are_counted() -> None:
     tokens = sequence(BASE + 1, 0, 4)
-    me, _ = run([PlannedRequest(0.0, 4)], [output_frame(row(1, 0, 4, LENGTH))], 2)
-    assert me.report()["misscored"] == 4
-    unasked = output_frame(row(1, 0, 4, LENGTH, logprobs=scored(tokens, 2)))
-    me, _ = run([PlannedRequest(0.0, 4)], [unasked])
-    assert me.report()["misscored"] == 4
-    me, _ = run([PlannedRequest(0.0, 4)], [unasked], 1)
-    assert me.report()["misscored"] == 4
+    results, _ = run([PlannedRequest(0.0, 4)], [output_frame(row(1, 0, 4, LENGTH))], 2)
+    assert results.report()["misscored"] == 4
+    unwanted = output_frame(row(1, 0, 4, LENGTH, logprobs=scored(tokens, 2)))
+    results, _ = run([PlannedRequest(0.0, 4)], [unwanted])
+    assert results.report()["misscored"] == 4
+    results, _ = run([PlannedRequest(0.0, 4)], [unwanted], 1)
+    assert results.report()["misscored"] == 4

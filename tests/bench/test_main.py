@@ -1,4 +1,4 @@
-"""The bench as a program: whoever is killed or asked to stop, it ends soon and leaves nothing."""
+"""The bench as a program ends soon and leaves nothing, whatever is killed or stopped."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def running(base: Path) -> Iterator[Bench]:
     ("module", "number", "named"),
     [
         ("bench.worker", signal.SIGKILL, "bench.worker 0.0"),
-        ("bench.worker", signal.SIGTERM, "before its time"),  # it ends with status 0
+        ("bench.worker", signal.SIGTERM, "ended too early"),  # with status 0
         ("bench.client", signal.SIGKILL, "bench.client 0"),
         ("processor", signal.SIGKILL, "processor 0 was lost"),
     ],
@@ -86,7 +86,7 @@ def test_a_process_that_dies_ends_the_bench_and_is_named(
         assert not bench.left()
 
 
-def test_a_second_signal_disturbs_no_clean_up(tmp_path: Path) -> None:
+def test_a_second_signal_does_not_interrupt_the_clean_up(tmp_path: Path) -> None:
     with running(tmp_path) as bench:
         worker = bench.child("bench.worker")
         bench.process.send_signal(signal.SIGTERM)

@@ -31,9 +31,10 @@ def test_nobody_is_told_twice_in_a_tenth_of_a_second(tmp_path: Path, clock: Cloc
     for path in paths:
         TokenCounter(path).add(5)
     told: list[Progress] = []
-    watch = ProgressReporter(told.append, 7, 100, clock)
+    counts = [*paths, tmp_path / "not there yet"]
+    reporter = ProgressReporter(told.append, counts, requests=7, tokens=100, clock=clock)
     for _ in range(3):
-        watch.look(1, paths)
+        reporter.update(1)
     clock.advance(0.11)
-    watch.look(2, [*paths, tmp_path / "not there yet"])
+    reporter.update(2)
     assert told == [Progress(1, 7, 10, 100), Progress(2, 7, 10, 100)]

@@ -1,4 +1,4 @@
-"""The table says what the report has, and says it when something is wrong."""
+"""The table shows the report, and shows what is wrong."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def test_shows_what_is_wrong() -> None:
     assert "boom" in text and "WRONG" in text
 
 
-def test_leaves_out_what_was_not_measured_and_says_when_nothing_was_published() -> None:
+def test_leaves_out_values_that_were_not_measured() -> None:
     options = Options(dp=1, tp=1, steps=7, discard=True)
     text = shown(summary(clients=[], options=options))
     assert "nothing was published" in text and "every token" not in text
@@ -49,23 +49,23 @@ def test_leaves_out_what_was_not_measured_and_says_when_nothing_was_published() 
     )
 
 
-def test_says_that_a_flood_measures_queues_and_whose_the_lengths_are() -> None:
+def test_says_that_a_flood_measures_queues_and_credits_the_trace() -> None:
     flood, paced = shown(summary()), shown(summary(options=Options(dp=1, tp=1, rate=100.0)))
-    assert "time spent in queues" in flood and "--rate 100" in flood
-    assert "queues" not in paced
+    assert "rows wait in queues" in flood and "--rate 100" in flood
+    assert "wait in queues" not in paced
     assert "somebody" in flood and "somebody" in paced
     discard = Options(dp=1, tp=1, steps=7, discard=True)
-    assert "queues" not in shown(summary(clients=[], options=discard))
+    assert "wait in queues" not in shown(summary(clients=[], options=discard))
 
 
-def test_says_what_became_of_preempts_and_aborts() -> None:
+def test_says_how_many_preemptions_and_aborts_took_effect() -> None:
     events = {"preempt": 5, "Rescheduled": 4, "rescheduled_preempted": 3, "abort": 2, "Aborted": 3}
     text = shown(summary({"cancelled": 4}, events))
-    assert "3 of 5 ordered" in text and "and rescheduled; the others ended before" in text
-    assert "rescheduled otherwise" in text
-    assert "3 of 6 asked" in text
-    assert "by the engine 2, given up by clients 4; the others ended before" in text
+    assert "3 of 5 ordered" in text and "and rescheduled; the others had ended" in text
+    assert "rescheduled for another reason" in text
+    assert "3 of 6 ordered" in text
+    assert "2 ordered by the engine, 4 cancelled by clients; the others had ended" in text
     all_of_them = {"preempt": 2, "Rescheduled": 2, "rescheduled_preempted": 2}
     text = shown(summary(events=all_of_them))
-    assert "2 of 2 ordered" in text and "ended before" not in text and "otherwise" not in text
+    assert "2 of 2 ordered" in text and "had ended" not in text and "another reason" not in text
     assert "preempted" not in shown(summary())

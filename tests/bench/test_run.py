@@ -1,4 +1,4 @@
-"""Each mode of the bench, small, with real processes; and how a trace is dealt out."""
+"""Small runs of each mode of the bench, with real processes."""
 
 from __future__ import annotations
 
@@ -6,21 +6,7 @@ from pathlib import Path
 
 from tokenpipe.bench.options import Options
 from tokenpipe.bench.progress import Progress
-from tokenpipe.bench.run import deal, run
-from tokenpipe.bench.traces import sample
-
-
-def test_a_trace_is_dealt_out_whole_and_some_of_it_is_given_up() -> None:
-    trace = sample(400, seed=1)
-    shares = deal(trace, 3, 0.25, seed=2)
-    assert [len(share) for share in shares] == [134, 133, 133]
-    assert shares == deal(trace, 3, 0.25, seed=2) != deal(trace, 3, 0.25, seed=3)
-    every = [work for share in shares for work in share]
-    assert sum(work.output_tokens for work in every) == trace.output_tokens
-    leaving = [work for work in every if work.cancel_at >= 0]
-    assert 60 < len(leaving) < 140
-    assert all(work.cancel_at < work.output_tokens for work in leaving)
-    assert not [w for share in deal(trace, 3, 0.0, 2) for w in share if w.cancel_at >= 0]
+from tokenpipe.bench.run import run
 
 
 def small(tmp_path: Path, text: str, **options: object) -> Options:
@@ -40,13 +26,13 @@ def test_ranks_that_verify_each_other_agree(tmp_path: Path) -> None:
     assert report["config"]["topology"]["vocab_size"] == 32000
 
 
-def test_inline_with_streams_of_which_some_are_left(tmp_path: Path) -> None:
+def test_inline_with_streams_of_which_some_are_closed(tmp_path: Path) -> None:
     options = small(
         tmp_path, "processors: {mode: inline}\n", requests=60, consume="streams", logprobs=1
     )
     report = run(options)
     assert report["ok"], report
-    assert report["ended"] == 60 and report["reasons"]["left"] > 0 < report["reasons"]["abort"]
+    assert report["ended"] == 60 and report["reasons"]["closed"] > 0 < report["reasons"]["abort"]
     assert report["item_tokens"]["p50"] >= 1
 
 
@@ -61,7 +47,7 @@ def test_several_tokens_a_row_in_columns(tmp_path: Path) -> None:
     assert 0 < seen[-1].tokens <= seen[-1].of_tokens
 
 
-def test_discarding_every_row_is_made_and_none_arrives(tmp_path: Path) -> None:
+def test_with_discard_every_row_is_made_and_none_arrives(tmp_path: Path) -> None:
     report = run(small(tmp_path, "tensor_parallel_size: 2\n", steps=50, discard=True))
     assert report["ok"] and report["tokens_out"] == report["ended"] == 0
     assert report["tokens_in"] >= 8 * 50

@@ -14,7 +14,7 @@ import pytest
 from tokenpipe.bench.options import Options
 from tokenpipe.bench.progress import Progress
 from tokenpipe.bench.run import run
-from tokenpipe.bench.traces import load
+from tokenpipe.bench.trace_files import load
 
 BESIDE = Path(__file__).parents[2].parent / "shared" / "traces"
 AZURE = Path(os.environ.get("TOKENPIPE_TRACES", BESIDE)) / "azure_llm_2023_conv.csv"

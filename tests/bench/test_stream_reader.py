@@ -1,4 +1,4 @@
-"""The deltas of one request, checked as one."""
+"""The outputs of one request are checked as one; tests/bench/test_client.py runs the reader."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ import numpy as np
 
 from tokenpipe.bench.client_results import ClientResults, PlannedRequest
 from tokenpipe.bench.oracle import logprobs_of, sequence
-from tokenpipe.bench.stream_reader import check
+from tokenpipe.bench.stream_reader import check_outputs
 from tokenpipe.types import RequestOutput, TokenLogprobs
 
 KEY = 0xABCD_0000_0001
 
 
 def outputs(*cuts: int, k: int | None = None) -> list[RequestOutput]:
-    """Return the right deltas of a request, cut at these offsets."""
+    """Return the right outputs of a request, cut at these offsets."""
     made = []
     for begin, end in zip((0, *cuts), cuts, strict=False):
         ids = sequence(KEY, begin, end - begin)
@@ -28,19 +28,19 @@ def outputs(*cuts: int, k: int | None = None) -> list[RequestOutput]:
 
 
 def checked(outputs: list[RequestOutput], k: int | None = None) -> ClientResults:
-    me = ClientResults([PlannedRequest(0.0, 9)], k)
-    check(me, KEY, outputs)
-    me.ended(KEY, "length", 9, 9, None)
-    return me
+    results = ClientResults([PlannedRequest(0.0, 9)], k)
+    check_outputs(results, KEY, outputs)
+    results.ended(KEY, "length", 9, 9, None)
+    return results
 
 
-def test_right_deltas_are_right_however_they_are_cut() -> None:
+def test_right_outputs_are_right_however_they_are_cut() -> None:
     for cuts in ((9,), (1, 2, 3, 9), (4, 9)):
         verdict = checked(outputs(*cuts)).checker.verdict()
         assert (verdict.tokens, verdict.wrong) == (9, 0)
 
 
-def test_a_missing_and_a_repeated_delta_are_counted() -> None:
+def test_a_missing_and_a_repeated_output_are_counted() -> None:
     parts = outputs(3, 6, 9)
     assert checked([parts[0], parts[2]]).checker.verdict().lost == 3
     assert checked([*parts[:2], *parts[1:]]).checker.verdict().duplicated == 3
@@ -56,8 +56,8 @@ def test_logprobs_of_each_token_are_its_own() -> None:
     assert checked(outputs(9, k=1)).checker.verdict().misscored == 9
 
 
-def test_a_request_that_never_said_anything_has_nothing_wrong() -> None:
-    me = ClientResults([PlannedRequest(0.0, 9)])
-    check(me, KEY, [])
-    me.ended(KEY, "left", 0, 9, None)
-    assert me.checker.verdict().wrong == 0 and me.short == 0
+def test_a_request_without_outputs_has_nothing_wrong() -> None:
+    results = ClientResults([PlannedRequest(0.0, 9)])
+    check_outputs(results, KEY, [])
+    results.ended(KEY, "closed", 0, 9, None)
+    assert results.checker.verdict().wrong == 0 and results.short == 0

@@ -1,4 +1,4 @@
-"""The verdict over all reports: each fault alone makes it false."""
+"""The reports are added up, and each fault alone makes the run wrong."""
 
 from __future__ import annotations
 
@@ -56,8 +56,8 @@ def summary(
         workers=[WORKER],
         clients=more.get("clients", [{**CLIENT, **(client or {})}]),
         processor_cpu_s=2.0,
-        engine={"cpu_s": 0.25},
-        rss={"engine": 40.04, "processor": 30.0},
+        engine_cpu_s=0.25,
+        memory_mb={"engine": 40.04, "processor": 30.0},
         events=events or EVENTS,
         unreleased=unreleased,
     )
@@ -74,7 +74,7 @@ def test_a_run_that_is_right() -> None:
     assert report["machine"]["cores"] >= 1
 
 
-def test_cpu_is_per_token_and_leaves_checking_out() -> None:
+def test_cpu_is_per_token_and_without_the_checks() -> None:
     cpu = summary()["cpu_us_per_token"]
     assert cpu["client"] == pytest.approx(0.75e6 / 12, abs=1e-3)
     assert cpu["verify"] == pytest.approx(0.25e6 / 12, abs=1e-3)
@@ -86,12 +86,12 @@ def test_cpu_is_per_token_and_leaves_checking_out() -> None:
     "fault",
     ["lost", "duplicated", "misattributed", "reordered", "misscored", "misspelled", "short"],
 )
-def test_each_fault_alone_is_a_verdict(fault: str) -> None:
+def test_each_fault_alone_decides(fault: str) -> None:
     report = summary({fault: 1})
     assert not report["ok"] and report[fault] == 1
 
 
-def test_an_error_a_missing_end_and_a_slot_that_is_kept_are_faults_too() -> None:
+def test_an_error_a_missing_end_and_a_slot_that_stays_bound_are_faults_too() -> None:
     assert not summary({"reasons": {"length": 1, "error": 1}, "errors": ["boom"]})["ok"]
     assert not summary({"reasons": {"length": 1}})["ok"]
     assert not summary(unreleased=1)["ok"]
@@ -103,11 +103,11 @@ def test_an_error_a_missing_end_and_a_slot_that_is_kept_are_faults_too() -> None
     [
         ({"length": 2}, 0, 0),
         ({"length": 1, "abort": 1}, 1, 0),
-        ({"length": 1, "abort": 1}, 0, 1),  # the client was told of an abort that nobody did
-        ({"length": 2}, 1, 1),  # the engine aborted one that ended otherwise for its client
-        ({"length": 1, "left": 1}, 1, 0),  # who walks away does not see the end
-        ({"length": 1, "left": 1}, 0, 0),
-        ({"left": 1, "abort": 1}, 3, 1),
+        ({"length": 1, "abort": 1}, 0, 1),  # the client saw an abort that the engine did not do
+        ({"length": 2}, 1, 1),  # the client saw another end than the engine's abort
+        ({"length": 1, "closed": 1}, 1, 0),  # a client that closes a stream does not see its end
+        ({"length": 1, "closed": 1}, 0, 0),
+        ({"closed": 1, "abort": 1}, 3, 1),
     ],
 )
 def test_aborts_are_those_that_were_ordered(
@@ -118,14 +118,14 @@ def test_aborts_are_those_that_were_ordered(
     assert report["ok"] is (unexplained == 0)
 
 
-def test_quantiles_are_those_of_the_process_that_fares_worst() -> None:
+def test_quantiles_are_those_of_the_slowest_process() -> None:
     slow = {**CLIENT, "latency_us": {"p50": 50.0, "p99": 900.0, "max": 901.0}, "last": 14.0}
     report = summary(clients=[{**CLIENT, "reasons": {"length": 1}}, {**slow, "reasons": {}}])
     assert report["step_latency_us"] == {"p50": 100.0, "p99": 900.0, "max": 901.0}
     assert report["seconds"] == 4.0
 
 
-def test_a_run_that_discards_has_no_clients_to_ask() -> None:
+def test_a_run_that_discards_has_no_client_reports() -> None:
     report = summary(clients=[], options=Options(dp=1, tp=1, steps=7, discard=True))
     assert report["ok"] and report["tokens_out"] == 0
     assert report["cpu_us_per_token"]["worker"] == pytest.approx(0.5e6 / 14, abs=1e-3)

@@ -13,7 +13,8 @@ from benchmarks.launch import run_rival
 from benchmarks.rivals import RIVALS
 from benchmarks.rivals.faces import Bound
 from benchmarks.workload import EOS, Tokens, Workload, key
-from tokenpipe.bench.checker import Checker, Verdict
+from tokenpipe.bench.checker import Checker
+from tokenpipe.bench.verdict import Verdict
 
 
 @pytest.fixture(scope="module", autouse=True)

@@ -11,7 +11,7 @@ import pytest
 
 from benchmarks.bench_soak import BURST, Samples, Watch, write_trace
 from benchmarks.bench_stopped import RANKS, STOPPED, measure
-from tokenpipe.bench.traces import load
+from tokenpipe.bench.trace_files import load
 
 ROOT = Path(__file__).parents[2]
 

@@ -1,4 +1,4 @@
-"""Drive the pipeline with real processes and prove that every token arrived once, at its owner.
+"""Run the pipeline with real processes, and prove that each token arrives once and at its owner.
 
-Nothing here is part of the pipeline: it uses the public faces, as an engine would.
+This folder is no part of the pipeline. It uses the public interfaces, as an engine does.
 """

@@ -1,4 +1,4 @@
-"""Hold lengths of real requests, for runs without a trace file.
+"""The lengths of real requests, for runs without a trace file.
 
 Every 303rd request of the Azure LLM inference trace 2023 (conversation), CC-BY 4.0, Azure Public
 Dataset; Patel et al., "Splitwise: Efficient generative LLM inference using phase splitting",
@@ -7,7 +7,7 @@ ISCA 2024.
 
 CREDIT = "lengths sampled from the Azure LLM inference trace 2023 (CC-BY 4.0; Splitwise, ISCA 2024)"
 
-# (prompt tokens, output tokens) of one request each
+# (prompt tokens, output tokens) of each request
 # fmt: off
 LENGTHS: tuple[tuple[int, int], ...] = (
     (374, 44), (990, 468), (2278, 45), (394, 93), (931, 92), (1160, 400), (1313, 135),

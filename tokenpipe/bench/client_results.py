@@ -1,4 +1,4 @@
-"""Keep what a client of the bench knows of its requests: what it asked for, got and checked."""
+"""Hold the requests of one bench client, and what the client counted and checked."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ NEVER = -1
 
 
 class PlannedRequest(NamedTuple):
-    """One request to submit: when, how long, and after how many tokens to give it up."""
+    """One request: when it is due, its length, and at which token the client cancels it."""
 
     at_s: float
     output_tokens: int
@@ -25,52 +25,60 @@ class PlannedRequest(NamedTuple):
 
 
 class ClientResults:
-    """What both ways of reading share: the checker, the counts, the report."""
+    """The checkers and the counts of one client, for both ways of reading.
+
+    `requests` are in order of their time. `bits` is the oracle's. With `logprobs` each request
+    asks for so many, with `text` it asks for text; both are then checked.
+    """
 
     def __init__(
         self,
-        work: list[PlannedRequest],
+        requests: list[PlannedRequest],
         logprobs: int | None = None,
         bits: int = VOCAB_BITS,
         text: bool = False,
-        tally: TokenCounter | None = None,
+        token_counter: TokenCounter | None = None,
     ) -> None:
-        self.work = work
-        self.checker = Checker(bits=bits, logprobs=logprobs, requests=len(work))
-        self.text = TextChecker(bits, len(work)) if text else None
+        self.requests = requests
+        self.checker = Checker(bits=bits, logprobs=logprobs, requests=len(requests))
+        self.text = TextChecker(bits, len(requests)) if text else None
         self.reasons: Counter[str] = Counter()
         self.cancelled = 0
-        self.tally = tally or TokenCounter()
+        self.token_counter = token_counter or TokenCounter()
         self.latency = Samples()
         self.item_tokens: Counter[int] = Counter()
         self.verify_s = 0.0
         self.first = self.last = 0.0
-        self.short = 0  # requests that ended before their length though nobody aborted them
+        self.short = 0  # requests that ended before their length, though nobody aborted them
         self.errors: list[str] = []
         self._logprobs = logprobs
 
-    def params(self, work: PlannedRequest) -> SamplingParams:
-        """Return the parameters of one request: its length and nothing else ends it."""
+    def params(self, request: PlannedRequest) -> SamplingParams:
+        """Return the parameters of a request. Nothing but its length ends it."""
         return SamplingParams(
-            max_tokens=work.output_tokens,
+            max_tokens=request.output_tokens,
             ignore_eos=True,
             logprobs=self._logprobs,
             detokenize=self.text is not None,
         )
 
+    def received(self, now: float) -> None:
+        """Note that output arrived at `now`, in seconds of the monotonic clock."""
+        self.last = now
+        self.first = self.first or now
+
     def ended(self, key: int, reason: str, tokens: int, wanted: int, error: str | None) -> None:
-        """Book a final output."""
+        """Note that a request ended after `tokens` of `wanted` tokens."""
         self.reasons[reason] += 1
-        if reason not in ("abort", "left", "error") and tokens != wanted:
+        if reason not in ("abort", "closed", "error") and tokens != wanted:
             self.short += 1
         if error:
             self.errors.append(error)
         self.checker.finish(key, tokens)
 
     def report(self) -> dict[str, Any]:
-        """Return verdict, counts and times as plain values."""
+        """Return the verdict, the counts and the times as plain values."""
         verdict = self.checker.verdict()
-        items = sorted(self.item_tokens.items())
         return {
             "tokens": verdict.tokens,
             "lost": verdict.lost,
@@ -87,12 +95,12 @@ class ClientResults:
             "verify_s": self.verify_s,
             "first": self.first,
             "last": self.last,
-            "item_tokens": quantiles(items),
+            "item_tokens": quantiles(sorted(self.item_tokens.items())),
         }
 
 
 def quantiles(items: list[tuple[int, int]]) -> dict[str, int]:
-    """Return p50, p99 and max of (value, how often), sorted by value; empty for nothing."""
+    """Return p50, p99 and max of (value, number of times), sorted by value; {} for none."""
     total = sum(n for _, n in items)
     found: dict[str, int] = {}
     for name, share in (("p50", 0.5), ("p99", 0.99), ("max", 1.0)):

@@ -1,4 +1,4 @@
-"""Describe the machine that a figure was measured on."""
+"""Describe the machine on which a figure was measured."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 
 def describe_machine() -> dict[str, Any]:
-    """Describe the machine and the Python that a figure was measured with."""
+    """Return the CPU, its usable cores, the kernel and the Python build as plain values."""
     cpu = "unknown"
     for line in Path("/proc/cpuinfo").read_text().splitlines():
         if line.startswith("model name"):

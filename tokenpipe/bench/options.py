@@ -1,4 +1,4 @@
-"""Say what one bench run is: a frozen value made from the command line."""
+"""The options of one bench run, as a frozen value."""
 
 from __future__ import annotations
 
@@ -11,22 +11,25 @@ from tokenpipe.topology import Topology
 
 from .oracle import VOCAB_SIZE
 
-# What a run is made of where neither an option nor a file says it.
+# The defaults of values that neither an option nor a topology file gives.
 BATCH = 64
 DP = 2
 TP = 2
 CLIENTS = 2
 
 
-@dataclass(frozen=True)  # no slots: its class attributes are the command line's defaults
+@dataclass(frozen=True)  # without slots: the command line reads the defaults from the class
 class Options:
-    """Options of `python -m tokenpipe.bench`; None is "as the topology or the mode says"."""
+    """Options of `python -m tokenpipe.bench`. None leaves a value to the topology or the mode.
+
+    Raises ConfigError where options do not fit one another.
+    """
 
     batch: int | None = None
-    steps: int | None = None  # requests of so many steps each, instead of a trace
-    requests: int = 2000  # of the built-in sample
-    arrivals: float | None = None  # of them a second; None is all at once
-    rate: float | None = None  # steps/s of a rank; None is as fast as it goes
+    steps: int | None = None  # the length of each request in steps, instead of a trace
+    requests: int = 2000  # drawn from the built-in sample
+    arrivals: float | None = None  # requests a second; None: all at once
+    rate: float | None = None  # steps/s of a rank; None: no limit
     pin: bool = False
     tokens_per_row: int = 1
     logprobs: int | None = None
@@ -51,7 +54,10 @@ class Options:
             raise ConfigError("discard needs steps: nothing else would end the run")
 
     def make_topology(self) -> Topology:
-        """Return the topology: the file's, or the bench's own, and the options given on top."""
+        """Return the file's topology, or the bench's own, changed by the options that are given.
+
+        Raises ConfigError where the file or the result is not valid.
+        """
         if self.topology is None:
             base = Topology(
                 data_parallel_size=DP,
@@ -71,7 +77,7 @@ class Options:
         return base.replaced(**{key: value for key, value in given.items() if value is not None})
 
     def client_count(self) -> int:
-        """Return how many clients to run: as told here, else in the file, else CLIENTS."""
+        """Return how many clients to run: the option, else the file's number, else CLIENTS."""
         if self.clients is not None:
             return self.clients
         if self.topology is None:
@@ -80,7 +86,7 @@ class Options:
         return file.clients if "clients" in file.model_fields_set else CLIENTS
 
     def as_dict(self, topology: Topology) -> dict[str, Any]:
-        """Return plain values for the report, with what the topology decided filled in."""
+        """Return plain values for the report, with the values that `topology` decided."""
         full = replace(
             self,
             batch=topology.slots_per_rank,

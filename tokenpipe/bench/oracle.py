@@ -1,7 +1,7 @@
-"""Know every token beforehand: a token is a function of its request's key and its offset.
+"""Compute each token from its request's key and its offset.
 
-The worker makes tokens with it, the client checks them with it, and nothing between the two knows
-it. Both ends work on whole arrays: for 256 rows making a token costs 11 ns, checking one 50 ns.
+The worker makes its tokens here, and the client checks them here; nothing in between knows the
+function. Both work on whole arrays: for 256 rows, a token takes 11 ns to make and 50 ns to check.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 VOCAB_BITS = 17
-VOCAB_SIZE = 1 << VOCAB_BITS  # every token is below it, or below the 1 << bits that one asks for
+VOCAB_SIZE = 1 << VOCAB_BITS  # tokens are below it, or below 1 << bits where bits are given
 _HALF = np.uint32(16)
 _MIX = np.uint32(0x7FEB352D)
 
@@ -22,26 +22,27 @@ F32 = NDArray[np.float32]
 
 
 def seeds(keys: U64) -> tuple[U32, U32]:
-    """Return (start, stride) u32[n] of the walk that each key makes; splitmix64 splits the key."""
+    """Return (start, stride) u32[n] of each key's walk over u32. splitmix64 hashes the key."""
     x = keys.astype(np.uint64) + np.uint64(0x9E3779B97F4A7C15)
     x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
     x ^= x >> np.uint64(31)
     start = x.astype(np.uint32)
-    # Odd and never near 0, so that two neighbours of one request never look alike.
+    # An odd stride reaches each number. A large one makes neighbouring tokens differ.
     stride = (x >> np.uint64(32)).astype(np.uint32) | np.uint32(0x00100001)
     return start, stride
 
 
 def bits_for(vocab_size: int) -> int:
-    """Return the bits of the tokens that fit a vocabulary: those of VOCAB_SIZE at most."""
+    """Return how many bits the tokens of a vocabulary have: VOCAB_BITS at most."""
     return min(VOCAB_BITS, vocab_size.bit_length() - 1)
 
 
 def mix(walk: U32, scratch: U32, bits: int = VOCAB_BITS) -> I32:
-    """Turn positions of walks into token ids below 1 << bits, in place; returns a view of `walk`.
+    """Turn positions of walks u32[n] into token ids below 1 << bits, in place.
 
-    Fewer bits are the upper ones of the same token.
+    Returns a view of `walk` as i32[n]. With fewer bits, a token is the upper bits of the same
+    number.
     """
     np.right_shift(walk, _HALF, out=scratch)
     np.bitwise_xor(walk, scratch, out=walk)
@@ -57,7 +58,7 @@ def tokens_of(starts: U32, strides: U32, offsets: I64, bits: int = VOCAB_BITS) -
 
 
 def token(key: int, offset: int) -> int:
-    """Return the one token that request `key` has at `offset`."""
+    """Return the token of request `key` at `offset`."""
     start, stride = seeds(np.array([key], dtype=np.uint64))
     return int(tokens_of(start, stride, np.array([offset], dtype=np.int64))[0])
 
@@ -70,9 +71,9 @@ def sequence(key: int, offset: int, count: int, bits: int = VOCAB_BITS) -> list[
 
 
 def logprobs_of(tokens: I32, k: int, bits: int = VOCAB_BITS) -> tuple[I32, F32, I32]:
-    """Return (ids i32[n, 1+k], values f32[n, 1+k], ranks i32[n]) that belong to `tokens` i32[n].
+    """Return (ids i32[n, 1+k], values f32[n, 1+k], ranks i32[n]) of `tokens` i32[n].
 
-    The sampled token comes first, as on the wire; all three follow from the token alone.
+    The sampled token comes first, as on the wire. All three follow from the token alone.
     """
     beside = np.arange(1 + k, dtype=np.int32)
     ids = (tokens[:, None] + beside * 7919) % (1 << bits)

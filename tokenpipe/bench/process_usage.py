@@ -1,4 +1,4 @@
-"""Read what a process has used: CPU of all its threads, and resident memory."""
+"""Read how much CPU time and memory a process has used."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ _PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 
 
 def cpu_s(pid: int | None = None) -> float:
-    """Return CPU seconds, user and system, of all threads of a process (None: this one).
+    """Return the CPU seconds, user and system, of all threads of a process (None: this one).
 
-    Reads the kernel's clock of that process, in ns, where /proc/PID/stat counts ticks of 10 ms.
-    Raises ProcessLookupError when there is no such process.
+    The value is the kernel's clock of the process, in ns. /proc/PID/stat counts in steps of 10 ms.
+    Raises ProcessLookupError where there is no such process.
     """
     if pid is None:
         return time.process_time()
@@ -24,9 +24,12 @@ def cpu_s(pid: int | None = None) -> float:
 
 
 def rss_mb(pid: int | None = None) -> float:
-    """Return the resident set of a process in MiB (None: this one)."""
+    """Return the resident memory of a process (None: this one), in MiB.
+
+    Raises ProcessLookupError where there is no such process.
+    """
     try:
-        # Not a Path: it interns its parts, and what watches memory should leave none behind.
+        # A Path would intern its parts, and so grow the memory that the caller watches.
         with open(f"/proc/{pid or 'self'}/statm", encoding="ascii") as file:
             fields = file.read().split()
     except FileNotFoundError as error:
@@ -35,25 +38,25 @@ def rss_mb(pid: int | None = None) -> float:
 
 
 def pin(cpu: int) -> None:
-    """Bind this process, and what it starts, to one of the CPUs it may use now."""
+    """Bind this process, and the children it starts, to one of the CPUs that it may use now."""
     allowed = sorted(os.sched_getaffinity(0))
     os.sched_setaffinity(0, {allowed[cpu % len(allowed)]})
 
 
 @dataclass(frozen=True, slots=True)
 class UsageMeter:
-    """Hold a point in time of this process; `spent` says what was used since."""
+    """The usage of this process at one point in time; `spent` returns the usage since then."""
 
     cpu_at_s: float
     wall_at_s: float
 
     @classmethod
     def start(cls) -> UsageMeter:
-        """Return a meter that stands at now."""
+        """Return a meter that begins now."""
         return cls(cpu_s(), time.monotonic())
 
     def spent(self) -> dict[str, float]:
-        """Return cpu_s, wall_s since the start, and rss_mb of now."""
+        """Return cpu_s and wall_s since the start, and rss_mb now."""
         return {
             "cpu_s": cpu_s() - self.cpu_at_s,
             "wall_s": time.monotonic() - self.wall_at_s,

@@ -1,4 +1,4 @@
-"""Draw how far a run is: tokens, their rate, what is left."""
+"""Draw the progress of a run in the terminal."""
 
 from __future__ import annotations
 
@@ -13,25 +13,24 @@ from rich.text import Text
 from .progress import Progress
 
 
-class _Speed(rp.ProgressColumn):
-    """Tokens a second, of late."""
+class _TokenRate(rp.ProgressColumn):
+    """The number of tokens in the last second."""
 
     def render(self, task: rp.Task) -> Text:
-        """Return it, nothing before there is any."""
+        """Return the rate, or nothing where there is none yet."""
         return Text("" if task.speed is None else f"{task.speed:,.0f} tokens/s")
 
 
 class ProgressBar:
-    """A bar of one run."""
+    """The bar of one run."""
 
-    def __init__(self, shown: rp.Progress) -> None:
-        """Put a task into a progress display."""
-        self._shown = shown
-        self._task = shown.add_task("tokenpipe bench", total=None, requests="")
+    def __init__(self, display: rp.Progress) -> None:
+        self._display = display
+        self._task = display.add_task("tokenpipe bench", total=None, requests="")
 
     def show(self, progress: Progress) -> None:
-        """Draw what there is by now."""
-        self._shown.update(
+        """Draw how far the run is now."""
+        self._display.update(
             self._task,
             completed=progress.tokens,
             total=progress.of_tokens,
@@ -41,15 +40,15 @@ class ProgressBar:
 
 @contextmanager
 def progress_bar(console: Console) -> Iterator[ProgressBar]:
-    """Show a bar, which is gone when the block ends."""
+    """Show a bar until the block ends, and then remove it."""
     columns = (
         rp.BarColumn(bar_width=20),
         rp.TaskProgressColumn(),
         rp.TextColumn("{task.fields[requests]}"),
-        _Speed(Column(no_wrap=True)),
+        _TokenRate(Column(no_wrap=True)),
         rp.TimeElapsedColumn(),
         rp.TimeRemainingColumn(),
         rp.TextColumn("left"),
     )
-    with rp.Progress(*columns, console=console, transient=True) as shown:
-        yield ProgressBar(shown)
+    with rp.Progress(*columns, console=console, transient=True) as display:
+        yield ProgressBar(display)

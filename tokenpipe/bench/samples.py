@@ -1,4 +1,4 @@
-"""Keep the last durations of something, and say their percentiles."""
+"""Keep the last durations of something, and return their percentiles."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import numpy as np
 
 
 class Samples:
-    """Keep the last `size` durations, in ns."""
+    """The last `size` durations, in ns. `count` is how many there were in all."""
 
     def __init__(self, size: int = 1 << 16) -> None:
         self._ring = array("q", bytes(8 * size))
@@ -23,13 +23,13 @@ class Samples:
         self.count += 1
 
     def us(self) -> dict[str, float]:
-        """Return p50, p99, max in µs; empty when nothing was kept."""
+        """Return p50, p99 and max in µs, or {} where nothing was kept."""
         kept = np.frombuffer(self._ring, dtype=np.int64)[: min(self.count, self._mask + 1)]
         return percentiles_us(kept)
 
 
 def percentiles_us(ns: np.ndarray[tuple[int], np.dtype[np.int64]]) -> dict[str, float]:
-    """Return p50, p99 and max of durations ns[n], in µs; empty for n = 0."""
+    """Return p50, p99 and max of durations ns[n], in µs; {} for n = 0."""
     if not len(ns):
         return {}
     p50, p99, top = np.percentile(ns, (50, 99, 100)) / 1e3

@@ -1,39 +1,39 @@
-"""Turn the signals that ask a program to end into a question that its loop asks."""
+"""Turn signals that ask the program to end into a flag that its loop reads."""
 
 from __future__ import annotations
 
 import signal
 from types import FrameType
 
-ASKING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 class StopSignals:
-    """Remember the first signal that asks us to end; the ones after it change nothing.
+    """Remember the first of these signals. Signals after it change nothing.
 
-    The handler does nothing else, so no signal, nor a second one, can break into a clean-up.
-    Signals that were ignored (nohup, a shell's background) stay so.
+    The handler does nothing else, so no signal can interrupt a clean-up. A signal that was ignored
+    at the start (by nohup, or by a shell's background job) stays ignored.
     """
 
     def __init__(self) -> None:
         self.received = 0
-        for number in ASKING:
+        for number in SIGNALS:
             if signal.getsignal(number) is not signal.SIG_IGN:
-                signal.signal(number, self._take)
+                signal.signal(number, self._remember)
 
-    def _take(self, number: int, _: FrameType | None) -> None:
+    def _remember(self, number: int, _: FrameType | None) -> None:
         self.received = self.received or number
 
     def asked(self) -> bool:
-        """Whether a signal came."""
+        """Return whether a signal has come."""
         return self.received != 0
 
     def ignore(self) -> None:
-        """Ignore them all from now on: Python lets go of handlers while it exits, not of this."""
-        for number in ASKING:
+        """Ignore them all from now on. Python removes handlers while it exits, but not this."""
+        for number in SIGNALS:
             signal.signal(number, signal.SIG_IGN)
 
     @property
     def exit_status(self) -> int:
-        """The status that shells give to a program that such a signal ended: 130, 143, 129."""
+        """The status that shells give to a program ended by this signal: 130, 143 or 129."""
         return 128 + self.received

@@ -1,4 +1,4 @@
-"""Give every request an async consumer of its own, as an API server would, and check each delta."""
+"""Give each request an async consumer, as an API server does, and check each output."""
 
 from __future__ import annotations
 
@@ -13,25 +13,27 @@ from .column_reader import PROMPT_TOKENS
 
 
 class StreamReader:
-    """Give every request a task of its own, started on time.
+    """Give each request a task, which submits it on time and reads its stream.
 
-    Where no request that runs says anything for `patience_s` they are not waited for: the report
-    then has fewer ends than requests.
+    Where no stream brings an output for `patience_s`, the reader stops. The report then has fewer
+    ends than requests.
     """
 
-    def __init__(self, client: AsyncClient, me: ClientResults, patience_s: float = 60.0) -> None:
+    def __init__(
+        self, client: AsyncClient, results: ClientResults, patience_s: float = 60.0
+    ) -> None:
         self._client = client
-        self._me = me
+        self._results = results
         self._patience_s = patience_s
         self._live = 0
         self._heard = 0.0
 
     async def run(self) -> None:
-        """Do all of the work."""
+        """Submit and read until all requests have ended."""
         begin = time.monotonic()
         pending = {
-            asyncio.create_task(self._request(work, begin, index))
-            for index, work in enumerate(self._me.work)
+            asyncio.create_task(self._request(request, begin, index))
+            for index, request in enumerate(self._results.requests)
         }
         while pending:
             done, pending = await asyncio.wait(pending, timeout=1.0)
@@ -43,62 +45,74 @@ class StreamReader:
                 await asyncio.wait(pending)
                 return
 
-    async def _request(self, work: PlannedRequest, begin: float, index: int) -> None:
-        me = self._me
-        delay_s = begin + work.at_s - time.monotonic()
+    async def _request(self, request: PlannedRequest, begin: float, index: int) -> None:
+        results = self._results
+        delay_s = begin + request.at_s - time.monotonic()
         if delay_s > 0:
-            await asyncio.sleep(delay_s)  # a request is due at its time of arrival
+            await asyncio.sleep(delay_s)  # the request arrives at its planned time
         self._live += 1
         self._heard = time.monotonic()
-        name = f"{index}"
-        stream = self._client.generate([0] * PROMPT_TOKENS, me.params(work), request_id=name)
-        assert isinstance(stream, AsyncStream)  # one sample
-        kept: list[RequestOutput] = []
-        received, leaving, reason = 0, work.cancel_at >= 0, ""
-        while not reason:
-            if leaving and received >= work.cancel_at:
-                leaving = False
-                me.cancelled += 1
-                if index % 2:  # both ways: to walk away, and to ask for the end and wait for it
-                    await stream.aclose()
-                    reason = "left"
-                    break
-                self._client.abort(name)
-            out = await anext(stream)
-            kept.append(out)
-            me.tally.add(len(out.token_ids))
-            received = out.offset + len(out.token_ids)
-            me.item_tokens[len(out.token_ids)] += 1
-            me.last = self._heard = time.monotonic()
-            me.first = me.first or me.last
-            if out.finish_reason is not None:
-                reason = str(out.finish_reason)
+        params = results.params(request)
+        stream = self._client.generate([0] * PROMPT_TOKENS, params, request_id=str(index))
+        assert isinstance(stream, AsyncStream)  # as one sample has
+        outputs: list[RequestOutput] = []
+        reason = await self._read(stream, request, index, outputs)
         self._live -= 1
         cpu = time.thread_time()
-        check(me, stream.key, kept)
-        error = kept[-1].error if kept else None
-        me.ended(stream.key, reason, received, work.output_tokens, error)
-        me.verify_s += time.thread_time() - cpu
+        check_outputs(results, stream.key, outputs)
+        received = outputs[-1].offset + len(outputs[-1].token_ids) if outputs else 0
+        error = outputs[-1].error if outputs else None
+        results.ended(stream.key, reason, received, request.output_tokens, error)
+        results.verify_s += time.thread_time() - cpu
+
+    async def _read(
+        self,
+        stream: AsyncStream,
+        request: PlannedRequest,
+        index: int,
+        outputs: list[RequestOutput],
+    ) -> str:
+        """Read a stream into `outputs`; return why it ended, "closed" where this task closed it."""
+        results = self._results
+        received, to_cancel = 0, request.cancel_at >= 0
+        while True:
+            if to_cancel and received >= request.cancel_at:
+                to_cancel = False
+                results.cancelled += 1
+                # Half of the consumers close the stream, half ask for an abort and read its end.
+                if index % 2:
+                    await stream.aclose()
+                    return "closed"
+                self._client.abort(str(index))
+            output = await anext(stream)
+            outputs.append(output)
+            results.token_counter.add(len(output.token_ids))
+            received = output.offset + len(output.token_ids)
+            results.item_tokens[len(output.token_ids)] += 1
+            self._heard = time.monotonic()
+            results.received(self._heard)
+            if output.finish_reason is not None:
+                return str(output.finish_reason)
 
 
-def check(me: ClientResults, key: int, outputs: list[RequestOutput]) -> None:
-    """Check the deltas of one request, which ends with them.
+def check_outputs(results: ClientResults, key: int, outputs: list[RequestOutput]) -> None:
+    """Check all outputs of one request.
 
-    Deltas that follow one another are checked as one: the checker works on columns.
+    Outputs that follow one another are checked as one, because the checker works on columns.
     """
-    me.checker.add(key)
+    results.checker.add(key)
     at = 0
-    run: list[int] = []
+    token_ids: list[int] = []
     scores: list[TokenLogprobs] = []
-    for out in outputs:
-        if out.offset != at + len(run):
-            me.checker.stream(key, at, run)
-            me.checker.stream_scores(run, scores or None)
-            at, run, scores = out.offset, [], []
-        run += out.token_ids
-        scores += out.logprobs or []
-    me.checker.stream(key, at, run)
-    me.checker.stream_scores(run, scores or None)
-    if me.text is not None:
-        ids = [token for out in outputs for token in out.token_ids]
-        me.text.stream(key, ids, "".join(out.text for out in outputs))
+    for output in outputs:
+        if output.offset != at + len(token_ids):
+            results.checker.stream(key, at, token_ids)
+            results.checker.stream_scores(token_ids, scores or None)
+            at, token_ids, scores = output.offset, [], []
+        token_ids += output.token_ids
+        scores += output.logprobs or []
+    results.checker.stream(key, at, token_ids)
+    results.checker.stream_scores(token_ids, scores or None)
+    if results.text is not None:
+        every = [token for output in outputs for token in output.token_ids]
+        results.text.stream(key, every, "".join(output.text for output in outputs))

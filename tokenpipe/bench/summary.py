@@ -1,4 +1,4 @@
-"""Add up what the processes of one bench run reported. The keys are those of the JSON output."""
+"""Add up the reports of a run's processes. The keys are those of the JSON output."""
 
 from __future__ import annotations
 
@@ -23,21 +23,23 @@ def summarise(
     workers: list[Report],
     clients: list[Report],
     processor_cpu_s: float,
-    engine: Report,
-    rss: dict[str, float],
+    engine_cpu_s: float,
+    memory_mb: dict[str, float],
     events: dict[str, int],
     unreleased: int,
 ) -> Report:
-    """Return the report of a run; `ok` is False when a token or a request went wrong."""
+    """Return the report of a run. `ok` is False where a token or a request went wrong."""
     tokens = sum(c["tokens"] for c in clients)
     reasons = sum((Counter(c["reasons"]) for c in clients), Counter[str]())
     wrong = {name: sum(c[name] for c in clients) for name in WRONG}
     wrong["unreleased"] = unreleased
     wrong["unexplained"] = 0 if options.discard else _unexplained(reasons, events)
-    undelivered = sum(w["undelivered"] for w in workers)
-    span = _span(clients)
-    ended = sum(reasons.values())
-    report = {
+    ended, span = sum(reasons.values()), _span(clients)
+    complete = options.discard or ended == len(trace.arrivals)
+    # An engine that ends after the last token does not acknowledge rows behind it. So frames that
+    # were not delivered are shown, and lost tokens decide.
+    right = not any(wrong.values()) and not reasons.get("error") and not events.get("Mismatch")
+    return {
         "requests": len(trace.arrivals),
         "ended": ended,
         "reasons": dict(reasons),
@@ -45,42 +47,32 @@ def summarise(
         "tokens_in": sum(w["tokens"] for w in workers),
         "tokens_out": tokens,
         **wrong,
-        "undelivered_frames": undelivered,
+        "undelivered_frames": sum(w["undelivered"] for w in workers),
         "seconds": round(span, 3),
         "tokens_per_s": round(tokens / span) if span else 0,
-        "cpu_us_per_token": _cpu(workers, clients, processor_cpu_s, engine, tokens),
-        "publish_us": _worst([w["publish_us"] for w in workers if w["publish_us"]]),
-        "step_latency_us": _worst([c["latency_us"] for c in clients if c["latency_us"]]),
-        "item_tokens": _worst([c["item_tokens"] for c in clients if c["item_tokens"]]),
-        "rss_mb": {
-            **{name: round(value, 1) for name, value in rss.items()},
-            "worker": round(max((w.get("rss_mb", 0.0) for w in workers), default=0.0), 1),
-            "client": round(max((c["rss_mb"] for c in clients), default=0.0), 1),
-        },
+        "cpu_us_per_token": _cpu(workers, clients, processor_cpu_s, engine_cpu_s, tokens),
+        **_quantiles(workers, clients),
+        "rss_mb": _memory(workers, clients, memory_mb),
         "events": events,
         "errors": [error for c in clients for error in c["errors"]][:10],
         "trace": {"name": trace.name, "credit": trace.credit, "skipped": trace.skipped},
         "config": {**options.as_dict(topology), "topology": topology.to_json_dict()},
         "machine": describe_machine(),
+        "ok": complete and right,
     }
-    complete = options.discard or ended == len(trace.arrivals)
-    # An engine that ends because all is delivered owes its workers no acknowledgement of rows
-    # past the end, so undelivered frames are shown and not judged: lost tokens are.
-    fine = not any(wrong.values()) and not reasons.get("error") and not events.get("Mismatch")
-    report["ok"] = complete and fine
-    return report
 
 
 def _unexplained(reasons: Counter[str], events: dict[str, int]) -> int:
-    """Return by how many the aborts that the clients saw differ from those the engine did.
+    """Return by how much the clients' number of aborts differs from the engine's.
 
-    A client that walked away does not see how its request ended.
+    A client that closed a stream does not see how its request ended.
     """
     aborted, seen = events.get("Aborted", 0), reasons["abort"]
-    return max(seen - aborted, aborted - seen - reasons["left"], 0)
+    return max(seen - aborted, aborted - seen - reasons["closed"], 0)
 
 
 def _span(clients: list[Report]) -> float:
+    """Return the seconds from the first output of any client to the last one."""
     active = [c for c in clients if c["last"]]
     if not active:
         return 0.0
@@ -88,22 +80,46 @@ def _span(clients: list[Report]) -> float:
 
 
 def _cpu(
-    workers: list[Report], clients: list[Report], processor_s: float, engine: Report, tokens: int
+    workers: list[Report],
+    clients: list[Report],
+    processor_cpu_s: float,
+    engine_cpu_s: float,
+    tokens: int,
 ) -> dict[str, float]:
+    """Return CPU µs a token of each role. The clients' checks count as `verify`, not in `total`."""
     verify = sum(c["verify_s"] for c in clients)
     parts = {
         "worker": sum(w.get("cpu_s", 0.0) for w in workers),
-        "processor": processor_s,
+        "processor": processor_cpu_s,
         "client": sum(c["cpu_s"] for c in clients) - verify,
-        "engine": engine["cpu_s"],
+        "engine": engine_cpu_s,
         "verify": verify,
     }
     parts["total"] = sum(parts.values()) - verify
-    # Discarding, nothing arrives: the workers' cost is shown per token they made.
+    # With `discard` no token arrives, so the tokens that the workers made are counted.
     made = tokens or sum(w["tokens"] for w in workers) or 1
     return {name: round(1e6 * seconds / made, 4) for name, seconds in parts.items()}
 
 
+def _quantiles(workers: list[Report], clients: list[Report]) -> dict[str, dict[str, float]]:
+    return {
+        "publish_us": _worst([w["publish_us"] for w in workers if w["publish_us"]]),
+        "step_latency_us": _worst([c["latency_us"] for c in clients if c["latency_us"]]),
+        "item_tokens": _worst([c["item_tokens"] for c in clients if c["item_tokens"]]),
+    }
+
+
 def _worst(parts: list[dict[str, float]]) -> dict[str, float]:
-    """Return each quantile of the process that fares worst."""
+    """Return the highest value of each quantile, over all processes."""
     return {key: max(part[key] for part in parts) for key in parts[0]} if parts else {}
+
+
+def _memory(
+    workers: list[Report], clients: list[Report], memory_mb: dict[str, float]
+) -> dict[str, float]:
+    """Return MiB of each role: of the largest worker and client, and of the others as given."""
+    return {
+        **{name: round(value, 1) for name, value in memory_mb.items()},
+        "worker": round(max((w.get("rss_mb", 0.0) for w in workers), default=0.0), 1),
+        "client": round(max((c["rss_mb"] for c in clients), default=0.0), 1),
+    }

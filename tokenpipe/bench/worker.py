@@ -220,7 +220,7 @@ def parse(argv: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("--discard", action="store_true", help="make tokens, publish nothing")
     parser.add_argument("--pin", type=int, help="CPU to run on")
     parser.add_argument("--report", type=Path, help="file for what was done, as JSON")
-    parser.add_argument("--tally", type=Path, help="file for how many tokens were made so far")
+    parser.add_argument("--token-count", type=Path, help="file for the number of tokens so far")
     return parser.parse_args(argv)
 
 
@@ -242,7 +242,7 @@ def main(argv: Sequence[str]) -> int:
         bits=args.bits,
         follow=not publisher.sends,
         lockstep=args.lockstep,
-        tally=TokenCounter(args.tally),
+        tally=TokenCounter(args.token_count),
     )
 
     def stop(*_: object) -> None:
