@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from tokenpipe import StepBind, runner_for
+from tokenpipe import RowAnnex, StepBind, runner_for
 from tokenpipe.worker import Place, Rows
 
 from .model import SmolLM2
@@ -55,10 +56,12 @@ class Served:
         status: Any = None,
         logprobs: Any = None,
         drained: Any = None,
+        *,
+        annexes: Mapping[int, RowAnnex] | None = None,
     ) -> None:
         """Keep the step; drained rows are the host's."""
         if len(handles):
-            self._rows = Rows(handles, tokens, counts, logprobs, status)
+            self._rows = Rows(handles, tokens, counts, logprobs, status, annexes)
 
     def poll(self) -> None:
         """Nothing waits here."""

@@ -26,7 +26,7 @@ class Recorder:
 
 
 def settings(workers: int) -> Settings:
-    topology = Topology(api={"workers": workers})  # type: ignore[arg-type]
+    topology = Topology(api={"workers": workers})
     return Settings(topology, "/nowhere", -1, False, 0.0, Notifier(None))
 
 

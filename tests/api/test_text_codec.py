@@ -22,7 +22,7 @@ def test_text_in_and_out_and_stop_strings(tmp_path: Path, runtime_dir: Path) -> 
             **asked, max_tokens=30, extra_body={"return_token_ids": True}
         )
         text = whole.choices[0].text
-        ids = whole.choices[0].token_ids  # type: ignore[attr-defined]
+        ids = whole.choices[0].token_ids
         assert whole.usage is not None and whole.usage.prompt_tokens == len(prompt)
         assert text == VOCABULARY.tokenizer.decode(ids) and len(ids) == 30
         chunks = list(client.completions.create(**asked, max_tokens=30, stream=True))

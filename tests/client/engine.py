@@ -22,7 +22,7 @@ from tokenpipe.transport import (
     open_receiver,
     open_sender,
 )
-from tokenpipe.wire import GiveUp, Message, Submit, unpack_control
+from tokenpipe.wire import GiveUp, Submit, unpack_control
 
 Reply = Callable[["FakeEngine", int, Submit | GiveUp], None]
 
@@ -41,7 +41,7 @@ class FakeEngine:
     def __init__(self, base: Path, topology: Topology, reply: Reply) -> None:
         self.instance = Instance.create(base, None, {"topology": topology.to_json_dict()})
         self.endpoint = self.instance.directory
-        self.heard: list[Message] = []
+        self.heard: list[Submit | GiveUp] = []
         self.gone: list[int] = []  # clients that ended or died
         self._topology = topology
         self._reply = reply
@@ -102,8 +102,8 @@ class FakeEngine:
             for frame in lane.recv():
                 assert isinstance(frame, bytes)
                 for message in unpack_control(frame)[1]:
-                    self.heard.append(message)
                     assert isinstance(message, Submit | GiveUp)
+                    self.heard.append(message)
                     self._reply(self, index, message)
             lane.applied()
             lane.tick(lane._clock())

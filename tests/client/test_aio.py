@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Coroutine
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -162,7 +163,7 @@ def test_a_parked_task_needs_no_owner(runtime_dir: Path) -> None:
             asyncio.get_running_loop().create_task(consume(client))
             await heard(engine, 1)
             gc.collect()
-            key = engine.heard[0].key  # type: ignore[union-attr]
+            key = engine.heard[0].key
             engine.call(lambda: engine.send(0, Row(key, 0, [1, 2], 2)))
             await asyncio.wait_for(done.wait(), 5.0)
 
@@ -254,7 +255,7 @@ def test_one_slow_consumer_does_not_harm_the_others(runtime_dir: Path) -> None:
             assert client.counters["slow_streams"] == 1
             await heard(engine, 5)
 
-    topology = Topology(bounds={"stream_bytes": 4096})  # type: ignore[arg-type]
+    topology = Topology(bounds={"stream_bytes": 4096})
     with fake_engine(runtime_dir, flood, topology) as engine:
         run(main(engine))
 
@@ -273,7 +274,7 @@ def test_the_loop_stays_quick_under_many_streams(runtime_dir: Path) -> None:
             for at in range(steps):
                 finish = 2 if at == steps - 1 else 0
                 rows = [Row(key, at, tokens(key, at, at + 1), finish) for key in keys]
-                engine.call(lambda rows=rows: engine.send(0, *rows))
+                engine.call(partial(engine.send, 0, *rows))
             while not all(task.done() for task in tasks):
                 begin = time.thread_time()  # the loop's own time, whoever else is on the machine
                 await asyncio.sleep(0)

@@ -114,7 +114,8 @@ def test_a_worker_knows_better_what_its_cache_had() -> None:
 
 
 def test_reasoning_is_in_the_usage_and_never_more_than_there_is() -> None:
-    for said, tokens, expected in ([(5,), 3, 3], [(99, 2), 3, 2], [(), 3, None]):  # type: ignore[misc]
+    cases: list[tuple[list[int], int, int | None]] = [([5], 3, 3), ([99, 2], 3, 2), ([], 3, None)]
+    for said, tokens, expected in cases:
         core = make_core()
         stream = start(core)
         annex = b""

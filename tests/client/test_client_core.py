@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import traceback
+from collections.abc import Callable
 
 import pytest
 from hypothesis import given
@@ -291,7 +292,9 @@ def test_a_failure_is_raised_by_an_exception_of_its_own_each_time() -> None:
     streams = [*start(core), *start(core)]
     core.fail(LaneLost("the pipeline is gone"))
     raised: list[LaneLost] = []
-    for attempt in (*(stream.take for stream in streams), lambda: start(core), lambda: start(core)):
+    attempts: list[Callable[[], object]] = [stream.take for stream in streams]
+    attempts += [lambda: start(core), lambda: start(core)]
+    for attempt in attempts:
         with pytest.raises(LaneLost, match=r"^the pipeline is gone$") as caught:
             attempt()
         raised.append(caught.value)

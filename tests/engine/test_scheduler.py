@@ -104,6 +104,9 @@ class Model:
             self.events.append(Aborted(request, None, len(self.output[request.internal_id])))
         self.ended.add(request.internal_id)
 
+    def reject(self, request: Request, error: str) -> None:
+        raise AssertionError(f"{request.external_id}: {error}")
+
     def run(self, rank: Rank) -> None:
         rows = rank.batch.step()
         for handle, token in zip(rows.handles.tolist(), rows.tokens.tolist(), strict=True):

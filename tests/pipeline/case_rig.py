@@ -228,6 +228,10 @@ class Rig:
         """Return the names of a handle's events, in order."""
         return [type(e).__name__ for e in self.events if getattr(e, "handle", None) == handle]
 
+    def was_told(self, handle: int, name: str) -> bool:
+        """Whether an event of that name was of this handle."""
+        return name in self.told_of(handle)
+
     def ended(self, *keys: int) -> bool:
         """Whether the clients of these requests have their last rows."""
         return all(self.got[key].reason is not None for key in keys)

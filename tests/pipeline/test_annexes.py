@@ -297,8 +297,7 @@ def test_a_full_batch_of_long_rows_with_logprobs_passes_with_default_bounds(
     with served.pipe.step() as cmd:
         handles = {
             event.request.external_id: cmd.bind(event.request, slot)
-            for slot, event in enumerate(pick(seen, Submitted))  # type: ignore[arg-type]
-            if isinstance(event, Submitted)
+            for slot, event in enumerate(pick(seen, Submitted))
         }
     order = np.array([handles[f"{i}"] for i in range(SLOTS)])
     shape = (STEPS, SLOTS, TOKENS)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -92,7 +93,8 @@ def test_given_up_then_aborted_then_all_aborted(runtime_dir: Path) -> None:
         r.publish([], [h for h in handles if h not in preempted])
         r.events += r.pipe.drain(timeout_s=20.0)
         r.until(lambda: r.ended(*keys))
-        ends = [e.request.internal_id for e in (*r.of(Finished), *r.of(Aborted))]
+        ends = [e.request.internal_id for e in r.of(Finished)]
+        ends += [e.request.internal_id for e in r.of(Aborted)]
         assert sorted(ends) == sorted(keys)  # each has one outcome
         assert len(r.of(Released)) == 60 and nothing_is_kept(r)
         aborted = [key for key in keys if r.got[key].reason is FinishReason.ABORT]
@@ -109,7 +111,8 @@ def test_ten_thousand_aborts_leave_empty_tables(runtime_dir: Path) -> None:
             r.publish([(h, [1]) for h in handles])
             r.abort(*keys)
             r.publish([], handles)
-            r.until(lambda keys=keys: r.ended(*keys) and not r.pipe._book.bindings)
+            r.until(partial(r.ended, *keys))
+            r.until(lambda: not r.pipe._book.bindings)
         assert len(r.of(Aborted)) == len(r.of(Released)) == 10_000
         assert nothing_is_kept(r)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pickle
 import socket
 import struct
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -54,11 +55,8 @@ def test_rows_of_nobody_and_broken_frames_cost_only_themselves(runtime_dir: Path
         r.publish([(h, [1])])
         r.publish([(h + (3 << 35), [99]), (h, [2])])  # a slot that nobody bound
         lane = r.pubs[0]._lane
-        for broken in (
-            lambda header: pack_control(header, [StepPlan(1)]),  # not for a processor
-            lambda header: pack_control(header, [StepPlan(2)])[:-3],  # cut short
-        ):
-            lane.send(broken(lane.next_header))
+        lane.send(pack_control(lane.next_header, [StepPlan(1)]))  # not for a processor
+        lane.send(pack_control(lane.next_header, [StepPlan(2)])[:-3])  # cut short
         r.publish([(h, [3])])
         r.publish([(h, [4])], [h])
         r.until(lambda: r.ended(key))
@@ -126,7 +124,7 @@ def test_a_stranger_on_any_socket_harms_nobody(runtime_dir: Path) -> None:
                 stranger.send(message)
             stranger.send_multipart([b"a", b"b", b"c"])
             strangers.append(stranger)
-            r.beside(lambda path=path: announce_two_gib(path))
+            r.beside(partial(announce_two_gib, path))
         r.publish([(h, [3, 4])])
         r.until(lambda: r.got[key].tokens == [1, 2, 3, 4])
         r.publish([(h, [5, 6])], [h])

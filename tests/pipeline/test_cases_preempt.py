@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -55,7 +56,7 @@ def test_preempted_at_every_step_the_stream_is_as_without(runtime_dir: Path, dep
             if turn % 3 == 1:
                 r.preempt(h)  # again, before the first was answered
             r.publish([], [h])
-            r.until(lambda h=h: "Released" in r.told_of(h))
+            r.until(partial(r.was_told, h, "Released"))
             if r.of(Finished):
                 break
             have = r.of(Rescheduled)[-1].output_token_ids

@@ -6,6 +6,7 @@ import os
 import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -44,7 +45,7 @@ def test_the_other_ranks_go_on_while_a_processor_is_stopped(runtime_dir: Path) -
                 key = r.submit(tokens=2)
                 h = r.bind(key, 1, 2)
                 r.publish([(h, [5, 6])], [h], dp=2)
-                r.until(lambda key=key: r.ended(key))
+                r.until(partial(r.ended, key))
                 assert r.got[key].tokens == [5, 6]
             assert not r.ended(before[1]) and not r.ended(late)
         r.until(lambda: r.ended(before[1], late))

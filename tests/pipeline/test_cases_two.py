@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -33,7 +34,7 @@ def test_no_row_crosses_between_two_instances_of_one_topology(
                 rows = [(h, [base + 2 * i + dp] * 3) for i, h in enumerate(mine)]
                 r.publish(rows, mine, dp=dp)
         for name, r, base in (("a", a, 1000), ("b", b, 2000)):
-            r.until(lambda r=r, name=name: r.ended(*keys[name]))
+            r.until(partial(r.ended, *keys[name]))
             assert [r.got[key].tokens for key in keys[name]] == [[base + i] * 3 for i in range(100)]
             assert {q.external_id[0] for q in r.requests.values()} == {name}
 
@@ -59,7 +60,12 @@ def test_plans_that_are_sent_before_their_worker_is_there_wait_for_it(runtime_di
         r.turn()
         reader = r.beside(lambda: StepLane.worker(r.pipe.endpoint))
         plans: list[StepPlan] = []
-        r.until(lambda: plans.extend(reader.recv()) or len(plans) >= 5)
+
+        def all_came() -> bool:
+            plans.extend(reader.recv())
+            return len(plans) >= 5
+
+        r.until(all_came)
         assert [plan.step for plan in plans] == [1, 2, 3, 4, 5]
         assert plans[0].binds[0].handle == 1
         reader.close()

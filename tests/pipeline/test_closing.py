@@ -45,7 +45,11 @@ def test_everything_in_flight_is_ended_within_the_deadline(
         it.pipe.close()
         it.supervisor.stop(5.0)
         it.scheduler.schedule = lambda now, grant=None: None  # type: ignore[method-assign]
-        it.pipe.step_lane = lambda dp: _Ended()  # type: ignore[method-assign,assignment,return-value]
+
+        def ended(dp_rank: int) -> _Ended:
+            return _Ended()
+
+        it.pipe.step_lane = ended  # type: ignore[method-assign, assignment]
 
 
 class _Ended:

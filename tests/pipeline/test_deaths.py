@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import time
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -97,7 +98,7 @@ def test_a_killed_processor_harms_the_requests_of_its_ranks_alone(
 def test_a_processor_is_given_up_by_the_policy_after_the_last_word(
     runtime_dir: Path, policies: dict[str, Any], lives: int, why: str
 ) -> None:
-    with Pipeline(Topology(runtime_dir=runtime_dir, policies=policies)) as pipe:  # type: ignore[arg-type]
+    with Pipeline(Topology(runtime_dir=runtime_dir, policies=policies)) as pipe:
         for _ in range(lives):
             os.kill(pipe.processor_pids[0], signal.SIGKILL)
             events: list[Event] = []
@@ -167,6 +168,10 @@ with tokenpipe.Client(sys.argv[1]) as client:
 """
 
 
+def readable(pipe: Any) -> bool:
+    return bool(select.select([pipe], [], [], 0)[0])
+
+
 @pytest.mark.case("B43")
 def test_killed_clients_give_all_their_slots_back(runtime_dir: Path, tmp_path: Path) -> None:
     topology = Topology(runtime_dir=runtime_dir, slots_per_rank=2, clients=3)
@@ -174,7 +179,7 @@ def test_killed_clients_give_all_their_slots_back(runtime_dir: Path, tmp_path: P
         command = [sys.executable, "-c", CLIENT, it.pipe.endpoint]
         clients = [subprocess.Popen(command, stdout=subprocess.PIPE) for _ in range(2)]
         for client in clients:  # both have output in flight; no slot is free
-            it.until(lambda pipe=client.stdout: select.select([pipe], [], [], 0)[0])
+            it.until(partial(readable, client.stdout))
         assert it.scheduler.counts["binds"] == 2
         probe = Asking(it.pipe.endpoint, [5])
         it.until(lambda: it.scheduler.counts["Submitted"] == 3)

@@ -17,7 +17,7 @@ SAID = "This process owns the pipeline: poll it in another thread"
 
 @pytest.mark.parametrize("face", [Client, Publisher])
 def test_in_the_thread_that_polls(runtime_dir: Path, face: Callable[[str], Any]) -> None:
-    topology = Topology(runtime_dir=runtime_dir, clients=1, processors={"mode": "inline"})  # type: ignore[arg-type]
+    topology = Topology(runtime_dir=runtime_dir, clients=1, processors={"mode": "inline"})
     with Pipeline(topology) as pipe:
         began = time.monotonic()
         with pytest.raises(StartupError, match=SAID):
@@ -35,8 +35,8 @@ def test_in_the_thread_that_polls(runtime_dir: Path, face: Callable[[str], Any])
 def test_in_another_thread_while_nobody_polls(runtime_dir: Path) -> None:
     topology = Topology(
         runtime_dir=runtime_dir,
-        processors={"mode": "inline"},  # type: ignore[arg-type]
-        timeouts={"startup_s": 0.5},  # type: ignore[arg-type]
+        processors={"mode": "inline"},
+        timeouts={"startup_s": 0.5},
     )
     said: list[str] = []
 
@@ -56,7 +56,7 @@ def test_the_thread_that_made_it_may_wait_where_another_polls(
     runtime_dir: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("tokenpipe.transport.welcome.ALONE_S", 0.0)
-    topology = Topology(runtime_dir=runtime_dir, processors={"mode": "inline"})  # type: ignore[arg-type]
+    topology = Topology(runtime_dir=runtime_dir, processors={"mode": "inline"})
     with Pipeline(topology) as pipe:
         over, begun = threading.Event(), threading.Event()
 

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
+from typing import TypeVar
 
 import pytest
 
@@ -13,10 +15,12 @@ from tokenpipe.errors import LaneClosed
 from tokenpipe.wire import StepPlan
 from tokenpipe.worker import StepLane, StepLaneReader
 
+T = TypeVar("T")
 
-def beside(pipe: Pipeline, work: Callable[[], object]) -> object:
+
+def beside(pipe: Pipeline, work: Callable[[], T]) -> T:
     """Do the work in a thread while the pipeline is served here."""
-    results: list[object] = []
+    results: list[T] = []
     thread = threading.Thread(target=lambda: results.append(work()))
     thread.start()
     while thread.is_alive():
@@ -69,9 +73,9 @@ def test_unread_plans_are_bounded_and_none_is_lost(runtime_dir: Path) -> None:
             lane.send(StepPlan(99, extra=bytes(1 << 26)))
         for tp in (0, 1):
             reader = StepLane.worker(pipe.endpoint, 0, tp)
-            plans = beside(pipe, lambda reader=reader: receive(reader, sent))
-            assert [plan.step for plan in plans] == list(range(1, sent + 1))  # type: ignore[attr-defined]
-            beside(pipe, lambda reader=reader: reader.recv(0.05))
+            plans = beside(pipe, partial(receive, reader, sent))
+            assert [plan.step for plan in plans] == list(range(1, sent + 1))
+            beside(pipe, partial(reader.recv, 0.05))
             reader.close()
 
 
@@ -83,7 +87,7 @@ def test_many_small_plans_come_in_order(runtime_dir: Path) -> None:
             lane.send(StepPlan(step))
         reader = StepLane.worker(pipe.endpoint)
         plans = beside(pipe, lambda: receive(reader, 2000))
-        assert [plan.step for plan in plans] == list(range(2000))  # type: ignore[attr-defined]
+        assert [plan.step for plan in plans] == list(range(2000))
         lane.end()
         with pytest.raises(LaneClosed):
             lane.send(StepPlan(1))
@@ -108,14 +112,14 @@ def test_plans_of_a_lost_rank_are_void_for_the_living_and_the_next(runtime_dir: 
         pub0, pub1 = (one.publisher() for one in opening)
         lane.send(StepPlan(1))
         for reader in (reader0, reader1):
-            assert [p.step for p in beside(pipe, lambda r=reader: receive(r, 1))] == [1]  # type: ignore[attr-defined]
+            assert [p.step for p in beside(pipe, partial(receive, reader, 1))] == [1]
         reader1.close()
         thread = threading.Thread(target=pub1.close)
         thread.start()
         until(RankLost)
         thread.join()
         lane.send(StepPlan(2))  # by an engine that has not yet read its events
-        (reset, late) = beside(pipe, lambda: receive(reader0, 2))  # type: ignore[misc]
+        (reset, late) = beside(pipe, lambda: receive(reader0, 2))
         assert (reset.reset, late.step, late.reset) == (True, 2, False)
         again = StepLane.worker(pipe.endpoint, 0, 1)
         reopening = Opening(pipe.endpoint, 1)
@@ -123,7 +127,7 @@ def test_plans_of_a_lost_rank_are_void_for_the_living_and_the_next(runtime_dir: 
         pub_again = reopening.publisher()
         lane.send(StepPlan(3))
         plans = beside(pipe, lambda: receive(again, 1))
-        assert plans[-1].step == 3  # type: ignore[index]
+        assert plans[-1].step == 3
         beside(pipe, lambda: (pub0.close(), pub_again.close()))
         reader0.close()
         again.close()

@@ -7,12 +7,13 @@ when an event behind them has been waited for. Reading one earlier is an error.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
+from tokenpipe import RowAnnex
 from tokenpipe.errors import LaneError, RowError
 from tokenpipe.runners import ModelRunner, Row, runner_for
 from tokenpipe.runners.devices import DeviceFacts
@@ -122,6 +123,8 @@ class Pub:
         status: Any = None,
         logprobs: Any = None,
         drained: Any = None,
+        *,
+        annexes: Mapping[int, RowAnnex] | None = None,
     ) -> None:
         self.log.append(f"publish {step}")
         if self.refuse is not None:

@@ -59,9 +59,12 @@ def test_nothing_is_copied_while_nothing_changes(monkeypatch: pytest.MonkeyPatch
     rig, model, runner = started()
     given: list[Any] = []
     publish = rig.pub.publish
-    monkeypatch.setattr(
-        rig.pub, "publish", lambda *args, **more: (given.append(args[2]), publish(*args, **more))
-    )
+
+    def kept(step: int, handles: Any, tokens: Any, *args: Any, **more: Any) -> None:
+        given.append(tokens)
+        publish(step, handles, tokens, *args, **more)
+
+    monkeypatch.setattr(rig.pub, "publish", kept)
     for _ in range(5):
         runner.step()
     assert all(np.shares_memory(tokens, model.buffer) for tokens in given) and len(given) == 5

@@ -8,6 +8,7 @@ import pytest
 
 from tokenpipe.runners import selfcheck
 from tokenpipe.runners.devices import FACTS
+from tokenpipe.runners.probe import ProbeModel
 
 pytestmark = pytest.mark.usefixtures("paddle")
 
@@ -32,11 +33,11 @@ def test_it_says_what_is_not_there(
 def test_a_wrong_token_fails_it(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    decode = selfcheck.ProbeModel.decode
+    decode = ProbeModel.decode
 
     def off_by_one(self: Any, rows: Any, last: Any, lengths: Any) -> Any:
         return decode(self, rows, last, lengths + 1)
 
-    monkeypatch.setattr(selfcheck.ProbeModel, "decode", off_by_one)
+    monkeypatch.setattr(ProbeModel, "decode", off_by_one)
     assert selfcheck.main(["cpu"]) == 1
     assert "FAILED  streams: AssertionError: depth 0" in capsys.readouterr().out

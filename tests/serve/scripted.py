@@ -12,7 +12,7 @@ from tokenpipe import PromptLogprobs, RowAnnex, RowStatus, StepBind
 from tokenpipe.worker import Place, Rows
 
 LETTERS = [real("gpt2_style").words[bytes([b])] for b in b"abcdefghijklmnopqrstuvwxyz"]
-EOS_ID = real("gpt2_style").tokenizer.token_to_id("<|endoftext|>")
+(EOS_ID,) = real("gpt2_style").tokenizer.encode("<|endoftext|>").ids
 ENDS = ("eos", "stop id", "stop string", "length", "abort", "error")
 LAST = 10  # index of the token that ends it
 ROW = 3  # tokens of a row
@@ -40,7 +40,10 @@ class Scripted:
 
     def step(self) -> Rows | None:
         time.sleep(0.001)
-        handles, tokens, counts, status = [], [], [], []
+        handles: list[int] = []
+        tokens: list[int] = []
+        counts: list[int] = []
+        status: list[int] = []
         annexes: dict[int, RowAnnex] = {}
         for handle, (end, at) in self.rows.items():
             if end in ("abort", "error") and at >= 3 * ROW:

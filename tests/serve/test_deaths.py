@@ -209,7 +209,7 @@ def test_stopped_process_is_reported_by_name_and_can_go_on(
     tmp_path: Path, runtime_dir: Path, hop: str
 ) -> None:
     arguments = ("--engine-arg", "rate=10")
-    keys = {"timeouts": {"stuck_s": 1.0}, "api": {"timeout_graceful_shutdown": 0.5}}
+    keys: dict[str, Any] = {"timeouts": {"stuck_s": 1.0}, "api": {"timeout_graceful_shutdown": 0.5}}
     with Running(tmp_path, runtime_dir, *arguments, **keys) as server:
         callers = open_streams(server, 50)
         stopped = server.pid(f"tp:{hop}")

@@ -99,7 +99,7 @@ class Answer:
             if self._abort is not None:
                 waiting.join()
             return
-        options = {"include_usage": True}
+        options: Any = {"include_usage": True}
         for chunk in client.completions.create(**self._asked, stream=True, stream_options=options):
             if chunk.usage is not None:
                 assert not chunk.choices and self.usage is None
@@ -114,7 +114,7 @@ class Answer:
         return self.choices.setdefault(index, Told())
 
     def _all_began(self) -> bool:
-        return len(self.choices) == len(self._asked["prompt"]) * self._asked["n"]
+        return len(self.choices) == int(len(self._asked["prompt"]) * self._asked["n"])
 
     def _abort_once_it_is_there(self) -> None:
         assert eventually(lambda: self._send_abort() > 0)
@@ -129,7 +129,7 @@ numbers = itertools.count()
 
 def ask(server: Running, end: str, stream: bool, n: int, prompts: int, interval: int) -> Answer:
     params = {"max_tokens": 100, **PARAMS[end]}
-    more = {"return_token_ids": True, "stream_interval": interval}
+    more: dict[str, Any] = {"return_token_ids": True, "stream_interval": interval}
     more |= {"request_id": f"ask-{next(numbers)}"}
     if "stop_token_ids" in params:
         more["stop_token_ids"] = params.pop("stop_token_ids")

@@ -207,6 +207,6 @@ def test_signal_in_the_middle_of_the_start(tmp_path: Path, runtime_dir: Path) ->
 
 def test_what_it_cannot_do_is_said_at_once() -> None:
     with pytest.raises(ConfigError, match=r"api\.workers: run\(\) serves with one"):
-        run(Topology(api={"workers": 2}))  # type: ignore[arg-type]
+        run(Topology(api={"workers": 2}))
     with pytest.raises(ConfigError, match="not both"):
         run(Topology(), EngineSpec("a:b"), endpoint="/nowhere")

@@ -49,9 +49,9 @@ def test_tensors_in_annexes_are_copied_with_the_step() -> None:
         annexes={
             1: RowAnnex(
                 prompt_logprobs=PromptLogprobs(
-                    1, Tensor([[7]]), Tensor(np.float32([[-1.5]])), Tensor([2])
+                    1, Tensor([[7]]), Tensor(np.array([[-1.5]], np.float32)), Tensor([2])
                 ),
-                pooled=Tensor(np.float32([1, 2])),
+                pooled=Tensor(np.array([1, 2], np.float32)),
                 sampling_masks=[Tensor([3, 4])],
                 draft_token_ids=[6],
                 extra=b"x",

@@ -129,7 +129,7 @@ def test_a_wrong_argument_is_named_in_words(
     pub = f.publisher()
     with pytest.raises(RowError, match=says):
         pub.publish(*arguments)
-    pub.publish(np.int64(1), [A], [1])  # type: ignore[arg-type]
+    pub.publish(np.int64(1), [A], [1])
     f.until(lambda: len(f.frames) == 1, pub.poll)
     assert f.steps()[0].step == 1
     f.beside(pub.close)

@@ -35,7 +35,7 @@ class Pub:
         self.lost_at = lost_at or set()
         self.polls = 0
 
-    def publish(self, step: int, handles: Any, tokens: Any, **rest: Any) -> None:
+    def publish(self, step: int, handles: Any, tokens: Any, *_: Any, **rest: Any) -> None:
         if step in self.lost_at:
             raise LaneLost("the processor died")
         status = [] if rest["status"] is None else rest["status"].tolist()

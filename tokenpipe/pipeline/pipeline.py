@@ -9,6 +9,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import TracebackType
 
+from typing_extensions import Self
+
 from tokenpipe.errors import LaneClosed, ProcessorFailed, StartupError, TokenpipeError, afresh
 from tokenpipe.events import Event, ProcessorLost, ProcessorUp, RankLost, RankUp
 from tokenpipe.instance import ForkGuard
@@ -217,7 +219,7 @@ class Pipeline:
         patience = self.topology.timeouts.close_s if timeout_s is None else timeout_s
         self._parts.close(patience)
 
-    def __enter__(self) -> Pipeline:
+    def __enter__(self) -> Self:
         """Return itself."""
         return self
 

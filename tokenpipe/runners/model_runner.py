@@ -39,7 +39,10 @@ IDLE_WAIT_S = 0.1  # a worker with nothing to publish polls at least every 100 m
 class PlanLane(Protocol):
     """The worker's end of a StepLane."""
 
-    ended: bool
+    @property
+    def ended(self) -> bool:
+        """Whether there will be no more plans."""
+        ...
 
     def recv(self, timeout_s: float = 0.0) -> list[StepPlan]:
         """Return the plans that came; waits for the first."""

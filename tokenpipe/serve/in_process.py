@@ -14,6 +14,8 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 
+from typing_extensions import Self
+
 from tokenpipe.api import Draining, Settings, check_start, load_one
 from tokenpipe.errors import ConfigError
 from tokenpipe.logs import set_up_logs
@@ -140,7 +142,7 @@ class Keeper:
         """Take the server, which is about to run."""
         self._server = server
 
-    def __enter__(self) -> Keeper:
+    def __enter__(self) -> Self:
         loop = asyncio.get_running_loop()
         loop.add_reader(self._signals.fileno(), self._signal)
         if self._house is not None:

@@ -10,6 +10,8 @@ from pathlib import Path
 from signal import SIGKILL, SIGTERM
 from types import TracebackType
 
+from typing_extensions import Self
+
 from tokenpipe.errors import ConfigError, ForkError, StartupError
 
 from .child import Child, ChildSpec, Died
@@ -155,7 +157,7 @@ class Supervisor:
             if self.log_dir.is_dir() and not any(self.log_dir.iterdir()):
                 self.log_dir.rmdir()
 
-    def __enter__(self) -> Supervisor:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(

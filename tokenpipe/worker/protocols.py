@@ -12,7 +12,10 @@ from tokenpipe.wire import StepPlan
 class PlanLane(Protocol):
     """The worker's end of a StepLane."""
 
-    ended: bool
+    @property
+    def ended(self) -> bool:
+        """Whether there will be no more plans."""
+        ...
 
     def recv(self, timeout_s: float) -> list[StepPlan]:
         """Return the plans that came; waits for the first."""

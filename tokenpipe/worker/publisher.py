@@ -13,6 +13,7 @@ from types import TracebackType
 from typing import Any
 
 import numpy as np
+from typing_extensions import Self
 
 from tokenpipe._core import SENT_LOOK, StepPacker
 from tokenpipe.errors import ConfigError, FrameTooLarge
@@ -231,7 +232,7 @@ class Publisher:
         self._keep()
         return undelivered
 
-    def __enter__(self) -> Publisher:
+    def __enter__(self) -> Self:
         """Return itself."""
         return self
 
