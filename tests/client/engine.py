@@ -93,7 +93,7 @@ class FakeEngine:
 
     def _serve(self) -> None:
         for index, lane in enumerate(self._submits):
-            for change in lane.changes():
+            for change in lane.peer_events():
                 self._close_outputs(index)
                 if isinstance(change, PeerUp):
                     self._outputs[index] = self._connect(index, change.incarnation)

@@ -9,7 +9,7 @@ from typing import Any
 
 from tests.processor.rig import Rig, Row
 from tokenpipe import _core
-from tokenpipe.instance import Claim, Instance, output_lane, worker_lane
+from tokenpipe.instance import Instance, RoleLock, output_lane, worker_lane
 from tokenpipe.topology import Topology
 from tokenpipe.transport import (
     LaneReceiver,
@@ -32,7 +32,7 @@ class Worker:
         self.me = Peer("worker", f"{dp}.{tp}", new_incarnation())
         self._shell = shell
         self._pen = Rig(ranks=dp + 1, tp_size=tp + 1)
-        self.claim: Claim | None = shell.instance.claim("worker", f"{dp}.{tp}")
+        self.claim: RoleLock | None = shell.instance.claim("worker", f"{dp}.{tp}")
         self.lane = open_sender(
             shell.instance,
             worker_lane(dp, tp),
@@ -91,7 +91,7 @@ class Client:
 
     def read(self) -> None:
         """Take what is there, unless `acks` is off."""
-        self.lane.changes()
+        self.lane.peer_events()
         if self.acks or not self.lane.sender:
             self.frames += [OutputFrame.unpack(f) for f in self.lane.recv() if isinstance(f, bytes)]
             self.lane.applied()

@@ -63,7 +63,7 @@ class Served:
     def turn(self) -> None:
         self.service.turn(0.0)
         self.commands.poll()
-        self.reports.changes()
+        self.reports.peer_events()
         if self.reads or not self.reports.sender:
             for item in self.reports.recv():
                 assert not isinstance(item, Gap)
@@ -212,7 +212,7 @@ def test_closing_hands_out_what_is_left(served: Make) -> None:
     closing.start()
     while closing.is_alive():
         client.read()
-        s.reports.changes()
+        s.reports.peer_events()
         for item in s.reports.recv():
             assert not isinstance(item, Gap)
             s.reported += unpack_control(item)[1]

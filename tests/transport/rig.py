@@ -109,7 +109,7 @@ class Rig:
         """Return two ends that have greeted each other."""
         sender, receiver = self.sender(), self.receiver()
         turn(lambda: sender.ready, sender, receiver)
-        receiver.changes()
+        receiver.peer_events()
         return sender, receiver
 
     def send(self, lane: LaneSender, count: int = 1, size: int = 16) -> None:

@@ -126,7 +126,7 @@ class LaneMachine(RuleBasedStateMachine):
 
     @rule(limit=st.integers(1, 20), apply=st.booleans())
     def receive(self, limit: int, apply: bool) -> None:
-        for change in self.receiver.changes():
+        for change in self.receiver.peer_events():
             if isinstance(change, PeerUp):
                 assert self.up == 0
                 self.up = change.incarnation
@@ -168,7 +168,7 @@ class LaneMachine(RuleBasedStateMachine):
     @invariant()
     def the_bound_holds(self) -> None:
         assert self.sender.unacked_bytes <= 2000
-        assert self.receiver._inbox.window.held_bytes <= 300
+        assert self.receiver._protocol.window.held_bytes <= 300
 
     def teardown(self) -> None:
         """Let the net be kind: everything sent to the living arrives."""

@@ -39,7 +39,7 @@ waiter.add(lane.port)
 seqs = []
 os.set_blocking(0, False)
 while True:
-    for change in lane.changes():
+    for change in lane.peer_events():
         print(type(change).__name__, flush=True)
     for item in lane.recv():
         seqs.append(msgpack.unpackb(item, strict_map_key=False)[2][3]

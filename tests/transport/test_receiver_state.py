@@ -5,15 +5,15 @@ from __future__ import annotations
 from tokenpipe.transport import Peer, Role, timing
 from tokenpipe.transport.admission import refusal
 from tokenpipe.transport.lane_messages import LaneMessage
-from tokenpipe.transport.receiver_state import Link
-from tokenpipe.transport.retransmit import Healing
+from tokenpipe.transport.receiver_state import ReceiverState
+from tokenpipe.transport.retransmit import Retransmission
 
 TO = Role("processor", "0")
 
 
 def test_hello_waits_longer_each_time_and_only_for_the_living() -> None:
     living = False
-    link = Link(TO, 0, lambda: living, now=10.0)
+    link = ReceiverState(TO, 0, lambda: living, now=10.0)
     said, now = [], 10.0
     for _ in range(6):
         now = link.hello_due
@@ -27,7 +27,7 @@ def test_hello_waits_longer_each_time_and_only_for_the_living() -> None:
 
 def test_death_is_seen_once_and_the_next_life_is_welcome() -> None:
     living = True
-    link = Link(TO, 0, lambda: living, now=0.0)
+    link = ReceiverState(TO, 0, lambda: living, now=0.0)
     assert link.welcome(5, *TO, now=0.1) and link.receiver == 5
     living = False
     link.probe(0.6)
@@ -38,7 +38,7 @@ def test_death_is_seen_once_and_the_next_life_is_welcome() -> None:
 
 
 def test_who_from_a_successor_loses_the_link_at_once() -> None:
-    link = Link(TO, 0, lambda: True, now=0.0)
+    link = ReceiverState(TO, 0, lambda: True, now=0.0)
     link.welcome(5, *TO, now=0.1)
     link.unknown(5, now=0.2)
     assert not link.lost and not link.ready and link.hello_due == 0.2
@@ -47,12 +47,12 @@ def test_who_from_a_successor_loses_the_link_at_once() -> None:
 
 
 def test_a_pinned_link_has_one_life_and_a_refused_one_none() -> None:
-    pinned = Link(TO, 5, lambda: True, now=0.0)
+    pinned = ReceiverState(TO, 5, lambda: True, now=0.0)
     assert not pinned.welcome(6, *TO, now=0.1)
     assert pinned.lost and pinned.hello_due == timing.NEVER
     pinned.unknown(5, now=0.2)
     assert pinned.hello_due == timing.NEVER
-    wrong = Link(TO, 0, lambda: True, now=0.0)
+    wrong = ReceiverState(TO, 0, lambda: True, now=0.0)
     assert not wrong.welcome(5, "processor", "1", now=0.1)
     assert wrong.refused == "role: this lane leads to processor 1"
     assert wrong.hello_due == timing.NEVER
@@ -75,7 +75,7 @@ def test_the_door_lets_in_whom_it_expects_and_no_ghosts() -> None:
 
 
 def test_a_hole_is_asked_for_once_while_it_heals() -> None:
-    healing = Healing(timeout_s=1.0)
+    healing = Retransmission(timeout_s=1.0)
     assert healing.look((5, 9), 0.0)
     assert not healing.look((5, 9), 0.05)
     assert healing.look((5, 9), 0.1)  # no progress: again

@@ -23,7 +23,7 @@ def test_frames_arrive_once_and_in_order(rig: Rig) -> None:
 def test_a_hello_makes_a_peer_and_an_end_unmakes_it(rig: Rig) -> None:
     sender, receiver = rig.sender(), rig.receiver()
     turn(lambda: sender.ready, sender, receiver)
-    assert receiver.changes() == [PeerUp(rig.worker.incarnation)]
+    assert receiver.peer_events() == [PeerUp(rig.worker.incarnation)]
     assert sender.receiver == rig.processor.incarnation
     me, to = rig.worker.incarnation, rig.processor.incarnation
     assert sender.next_header == (rig.instance.id, me, to, 1)
@@ -32,7 +32,7 @@ def test_a_hello_makes_a_peer_and_an_end_unmakes_it(rig: Rig) -> None:
     sender.end()
     got = turn(lambda: sender.ended, sender, receiver)
     assert len(got) == 3
-    assert receiver.changes() == [PeerEnded(rig.worker.incarnation)]
+    assert receiver.peer_events() == [PeerEnded(rig.worker.incarnation)]
     assert receiver.sender == 0
     assert sender.close(0.0) == 0
     with pytest.raises(LaneClosed):
@@ -92,14 +92,14 @@ def test_an_end_waits_for_what_is_not_applied(rig: Rig) -> None:
     while not receiver.recv() and time.monotonic() < deadline:
         pass
     receiver.recv()
-    assert receiver.changes() == []
+    assert receiver.peer_events() == []
     assert sender.close(0.05) == 1  # said, not hidden
 
 
 def test_a_full_lane_says_so_and_numbers_nothing(rig: Rig) -> None:
     sender, receiver = rig.sender(bound=1000), rig.receiver()
     turn(lambda: sender.ready, sender, receiver)
-    receiver.changes()
+    receiver.peer_events()
     while sender.room >= 200:
         rig.send(sender, size=100)
     before = sender.next_seq
@@ -170,7 +170,7 @@ def test_a_receiver_that_binds_late_gets_the_first_frame(rig: Rig) -> None:
         sender.wait_ready(0.2)
     receiver = rig.receiver()
     turn(lambda: sender.ready, sender, receiver)
-    receiver.changes()
+    receiver.peer_events()
     rig.send(sender)
     assert [seq_of(f) for f in turn(lambda: not sender.unacked_frames, sender, receiver)] == [1]
 
@@ -180,7 +180,7 @@ def test_a_pinned_lane_sends_before_the_welcome(rig: Rig) -> None:
     rig.send(sender, 5)
     receiver = rig.receiver()
     turn(lambda: bool(receiver.sender), sender, receiver)
-    assert receiver.changes() == [PeerUp(rig.worker.incarnation)]
+    assert receiver.peer_events() == [PeerUp(rig.worker.incarnation)]
     got = turn(lambda: not sender.unacked_frames, sender, receiver)
     assert [seq_of(f) for f in got] == [1, 2, 3, 4, 5]
     assert receiver.counters["resend"] == 0
@@ -193,7 +193,7 @@ def test_a_pinned_lane_is_lost_to_another_life(rig: Rig) -> None:
     turn(lambda: sender.lost, sender, receiver)
     with pytest.raises(LaneError, match="another life"):
         sender.wait_ready(1)
-    assert receiver.changes() == [] and sender.close(1) == 2
+    assert receiver.peer_events() == [] and sender.close(1) == 2
 
 
 @pytest.mark.parametrize("what", ["role", "instance"])
@@ -224,7 +224,7 @@ def test_a_restarted_receiver_starts_where_the_sender_is(rig: Rig) -> None:
     receiver._closed = True  # killed: no bye
     again = rig.receiver(Peer("processor", "0", new_incarnation()))
     turn(lambda: sender.ready and sender.receiver == again._me.incarnation, sender, again)
-    assert again.changes() == [PeerUp(rig.worker.incarnation)]
+    assert again.peer_events() == [PeerUp(rig.worker.incarnation)]
     assert sender.counters["dropped_receiver"] == 2 and not sender.unacked_frames
     rig.send(sender, 2)
     got = turn(lambda: not sender.unacked_frames, sender, again)
@@ -242,7 +242,7 @@ def test_a_restarted_sender_starts_at_one(rig: Rig) -> None:
     rig.worker = Peer("worker", "0.0", new_incarnation())
     again = rig.sender()
     turn(lambda: again.ready, again, receiver)
-    assert receiver.changes() == [
+    assert receiver.peer_events() == [
         PeerDown(old, "worker 0.0 was restarted"),
         PeerUp(rig.worker.incarnation),
     ]
@@ -259,7 +259,7 @@ def test_recv_stops_at_a_change(rig: Rig) -> None:
     turn(lambda: receiver.next_deadline == 0.0, sender, receiver)
     assert receiver.recv() == []
     assert receiver.next_deadline == 0.0
-    assert [type(change) for change in receiver.changes()] == [PeerDown, PeerUp]
+    assert [type(change) for change in receiver.peer_events()] == [PeerDown, PeerUp]
     turn(lambda: again.ready, again, receiver)
 
 
@@ -268,7 +268,7 @@ def test_a_round_is_due_when_something_came_or_its_time_has(rig: Rig) -> None:
     now = time.monotonic()
     deadline = time.monotonic() + 10
     while receiver.is_due(now):  # what is left of the greeting
-        assert receiver.recv() == [] and receiver.changes() == []
+        assert receiver.recv() == [] and receiver.peer_events() == []
         receiver.applied()
         receiver.tick(now)
         assert time.monotonic() < deadline
@@ -294,7 +294,7 @@ def test_a_dead_sender_is_called_down_after_its_last_words(rig: Rig) -> None:
         receiver.tick(time.monotonic())
         assert time.monotonic() - began < 2
     assert len(got) == 5
-    assert receiver.changes() == [PeerDown(rig.worker.incarnation, "worker 0.0 is dead")]
+    assert receiver.peer_events() == [PeerDown(rig.worker.incarnation, "worker 0.0 is dead")]
     assert receiver.sender == 0
 
 
@@ -340,7 +340,7 @@ def test_bytes_that_are_no_frame_are_dropped_and_counted(rig: Rig, bad: bytes) -
     got = turn(lambda: not sender.unacked_frames, sender, receiver)
     assert [seq_of(f) for f in got] == [1, 2]
     assert receiver.counters["bad_frames"] == 1
-    assert receiver.port.send(receiver._inbox.visitor.route, bad)
+    assert receiver.port.send(receiver._protocol.sender_state.route, bad)
     turn(lambda: sender.counters["bad_frames"] == 1, sender, receiver)
     assert sender.ready
 
@@ -348,9 +348,9 @@ def test_bytes_that_are_no_frame_are_dropped_and_counted(rig: Rig, bad: bytes) -
 def test_a_stranger_is_asked_who_it_is(rig: Rig) -> None:
     """A receiver that forgot its sender gets it back without a clock's help."""
     sender, receiver = rig.pair()
-    receiver._inbox.visitor.incarnation = 0
+    receiver._protocol.sender_state.incarnation = 0
     rig.send(sender, 2)
-    got = turn(lambda: bool(receiver.changes()), sender, receiver)
+    got = turn(lambda: bool(receiver.peer_events()), sender, receiver)
     got += turn(lambda: not sender.unacked_frames, sender, receiver)
     assert [seq_of(f) for f in got] == [1, 2]
 
@@ -362,7 +362,7 @@ def test_a_doubted_receiver_must_welcome_anew(rig: Rig) -> None:
     assert not sender.ready and not sender.lost
     got = turn(lambda: sender.ready and sender.unacked_frames == 0, sender, receiver)
     assert [seq_of(f) for f in got] == [1]  # the same life: nothing is lost or repeated
-    assert receiver.changes() == []
+    assert receiver.peer_events() == []
 
 
 def test_a_doubted_sender_that_is_dead_is_down_after_its_last_words(rig: Rig) -> None:
@@ -376,7 +376,7 @@ def test_a_doubted_sender_that_is_dead_is_down_after_its_last_words(rig: Rig) ->
         got += receiver.recv()
         receiver.tick(time.monotonic())
     assert len(got) == 3
-    (change,) = receiver.changes()
+    (change,) = receiver.peer_events()
     assert isinstance(change, PeerDown)
 
 
@@ -385,7 +385,7 @@ def test_a_doubted_sender_that_lives_stays(rig: Rig) -> None:
     receiver.doubt(time.monotonic())
     rig.send(sender, 1)
     assert len(turn(lambda: sender.unacked_frames == 0, sender, receiver)) == 1
-    assert receiver.changes() == [] and receiver.sender == rig.worker.incarnation
+    assert receiver.peer_events() == [] and receiver.sender == rig.worker.incarnation
 
 
 def test_a_ping_is_answered_only_where_something_is_kept(rig: Rig) -> None:

@@ -44,7 +44,7 @@ class Far:
     def turn(self) -> None:
         """Read what is there."""
         for lane in self.lanes:
-            lane.changes()
+            lane.peer_events()
             if self.acks or not lane.sender:
                 frames = lane.recv()
                 assert not any(isinstance(frame, Gap) for frame in frames)

@@ -106,7 +106,7 @@ class _Logger:
         self.access_log = logging.getLogger("gunicorn.access")
 
     def setup(self, cfg: Any) -> None:
-        """Change nothing."""
+        """PeerEvent nothing."""
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self.error_log, name)
@@ -115,10 +115,10 @@ class _Logger:
         """Leave access lines to uvicorn."""
 
     def reopen_files(self) -> None:
-        """Change nothing: there are none."""
+        """PeerEvent nothing: there are none."""
 
     def close_on_exec(self) -> None:
-        """Change nothing: nothing is executed."""
+        """PeerEvent nothing: nothing is executed."""
 
 
 def _post_fork(_arbiter: Arbiter, worker: Worker) -> None:

@@ -59,7 +59,7 @@ class Lanes:
         """Give the sink what came, about `limit` frames a lane; true where more may be there."""
         more = False
         for receiver in self._receivers:
-            for change in receiver.changes():
+            for change in receiver.peer_events():
                 if not isinstance(change, PeerUp):
                     self._peer_gone(receiver, sink, getattr(change, "reason", "it ended"), now)
             items = receiver.recv(limit)

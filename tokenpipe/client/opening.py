@@ -94,7 +94,7 @@ def _bind(
 
 
 def claim_place(closing: ExitStack, instance: Instance, places: int, name: str) -> int:
-    """Claim the name and the first free index. Raises LaneBusy naming a holder."""
+    """RoleLock the name and the first free index. Raises LaneBusy naming a holder."""
     digest = blake2b(name.encode(), digest_size=8).hexdigest()
     try:
         closing.callback(instance.claim("clientname", digest, name).release)

@@ -17,7 +17,7 @@ from .names import (
     submit_lane,
     worker_lane,
 )
-from .role_lock import Claim
+from .role_lock import RoleLock
 from .runtime_dir import default_base
 from .sweep import HEALTH_FILE, Swept, sweep
 
@@ -25,12 +25,12 @@ __all__ = [
     "ENDPOINT_VARIABLE",
     "HEALTH_FILE",
     "HEALTH_S",
-    "Claim",
     "ForkGuard",
     "Health",
     "HealthWriter",
     "Instance",
     "Reservation",
+    "RoleLock",
     "Swept",
     "command_lane",
     "default_base",

@@ -14,7 +14,7 @@ from tokenpipe.errors import ConfigError, LaneBusy, LaneLost
 from . import role_lock as locks
 from .guard import ForkGuard
 from .names import USUAL_LANE, check_room, directory_name, lock_name
-from .role_lock import Claim
+from .role_lock import RoleLock
 from .runtime_dir import check_base, check_private, default_base, make_private, resolved
 from .sweep import (
     INFO_FILE,
@@ -41,7 +41,7 @@ class Instance:
         self,
         directory: Path,
         info: dict[str, Any],
-        owner: Claim | None,
+        owner: RoleLock | None,
         described: os.stat_result | None = None,
     ) -> None:
         self.directory = directory
@@ -103,11 +103,11 @@ class Instance:
         check_room(self.directory, lane)
         return os.fspath(self.directory / lane)
 
-    def claim(self, role: str, rank: str, note: str = "") -> Claim:
+    def claim(self, role: str, rank: str, note: str = "") -> RoleLock:
         """Take a role for this process. Raises LaneBusy naming its holder."""
         return locks.take(self.directory / lock_name(role, rank), note)
 
-    def own(self, role: str, rank: str) -> Claim | None:
+    def own(self, role: str, rank: str) -> RoleLock | None:
         """Return this process's claim of a role, whoever in it took it; None where it has none."""
         return locks.own(self.directory / lock_name(role, rank))
 
@@ -156,7 +156,7 @@ class Reservation:
     The engine's `Instance.create` with the same base and name takes place inside.
     """
 
-    def __init__(self, directory: Path, claim: Claim) -> None:
+    def __init__(self, directory: Path, claim: RoleLock) -> None:
         self.directory = directory
         self._claim = claim
         self._guard = ForkGuard()
@@ -207,7 +207,7 @@ def _unnamed() -> str:
     return f"i{secrets.token_hex(4)}"
 
 
-def _own_directory(base: Path, name: str | None, longest_lane: str) -> tuple[Path, Claim]:
+def _own_directory(base: Path, name: str | None, longest_lane: str) -> tuple[Path, RoleLock]:
     while True:
         directory = _make_directory(base, name, longest_lane)
         try:

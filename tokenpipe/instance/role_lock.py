@@ -23,7 +23,7 @@ _WRITE_LOCK = _FLOCK.pack(fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0)
 _NOTE_BYTES = 4096
 
 
-class Claim:
+class RoleLock:
     """Hold a role until `release()` or the end of the process."""
 
     def __init__(self, path: Path, fd: int, note: str) -> None:
@@ -52,7 +52,7 @@ class Claim:
             self._fd = -1
 
 
-_mine: dict[str, Claim] = {}
+_mine: dict[str, RoleLock] = {}
 _lock = (
     threading.RLock()
 )  # a claim may be let go by the collector, in the middle of another's taking
@@ -68,7 +68,7 @@ def _forked() -> None:
 os.register_at_fork(after_in_child=_forked)
 
 
-def take(path: Path, note: str = "") -> Claim:
+def take(path: Path, note: str = "") -> RoleLock:
     """Lock the file at `path`. Raises LaneBusy naming the holder, LaneLost without a directory."""
     with _lock:
         mine = _mine.get(os.fspath(path))
@@ -92,7 +92,7 @@ def take(path: Path, note: str = "") -> Claim:
                 break
             os.close(fd)  # removed by an owner that closed in between: lock the new file
         _write_note(fd, note)
-        claim = Claim(path, fd, note)
+        claim = RoleLock(path, fd, note)
         _mine[os.fspath(path)] = claim
         return claim
 
@@ -112,7 +112,7 @@ def holder(path: Path) -> int | None:
             os.close(fd)
 
 
-def own(path: Path) -> Claim | None:
+def own(path: Path) -> RoleLock | None:
     """Return this process's claim of the lock at `path`, None where it has none."""
     with _lock:
         return _mine.get(os.fspath(path))

@@ -67,10 +67,10 @@ class ClientLink:
             return self._submits.next_deadline
         return min(self._submits.next_deadline, self._output.next_deadline)
 
-    def changes(self) -> Iterator[tuple[int, str]]:
+    def lost_clients(self) -> Iterator[tuple[int, str]]:
         """Yield (incarnation, "") for a client that came, (0, reason) for one that went."""
         self._submits.tick(self._clock())
-        for change in self._submits.changes():
+        for change in self._submits.peer_events():
             if isinstance(change, PeerUp):
                 self._open(change.incarnation)
                 yield change.incarnation, ""
@@ -130,7 +130,7 @@ class ClientLink:
         if lane is None:
             return
         lane.poll()
-        if lane.lost:  # nobody is there to read them; that it is gone, `changes` will say
+        if lane.lost:  # nobody is there to read them; that it is gone, `lost_clients` will say
             self._rows.clear()
         while self._rows:
             rows = self._rows[:ROWS_PER_FRAME]

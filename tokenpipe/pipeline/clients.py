@@ -65,7 +65,7 @@ class Clients:
     def serve(self) -> Iterator[Event | OpenClient | CloseClient]:
         """Read every client; yield events for the engine and commands for every processor."""
         for link in self._links:
-            for incarnation, reason in link.changes():
+            for incarnation, reason in link.lost_clients():
                 if incarnation:
                     yield OpenClient(link.index, incarnation)
                 else:

@@ -61,7 +61,7 @@ class ProcessorLink:
             return []
         self._commands.poll()
         self._waiting.send(self._commands)
-        self._reports.changes()  # that it is gone, its process says; see `died`
+        self._reports.peer_events()  # that it is gone, its process says; see `died`
         reports: list[Message] = []
         for item in self._reports.recv():
             try:

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable
 from contextlib import ExitStack
 
-from tokenpipe.instance import Claim, Instance, command_lane, report_lane
+from tokenpipe.instance import Instance, RoleLock, command_lane, report_lane
 from tokenpipe.processor import CONTROL_BYTES, ProcessorService
 from tokenpipe.supervisor import Budget, Child, ChildSpec, Supervisor
 from tokenpipe.topology import Topology
@@ -41,7 +41,7 @@ class Pool:
         self.inline = topology.processors.mode == "inline"
         self.services: list[ProcessorService] = []
         self.children: dict[int, Child] = {}
-        self._claims: list[Claim] = []  # of inline processors
+        self._claims: list[RoleLock] = []  # of inline processors
         self._policies = topology.policies
         self._budget = Budget(self._policies.restarts, self._policies.within_s)
         self._instance = instance

@@ -63,7 +63,7 @@ class RankLanes:
         """
         full = False
         for tp_rank, lane in enumerate(self.lanes):
-            for change in lane.changes():
+            for change in lane.peer_events():
                 self._failed.discard(tp_rank)
                 if isinstance(change, PeerDown):
                     self._lost(processor, change.reason, now)

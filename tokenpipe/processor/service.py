@@ -155,7 +155,7 @@ class ProcessorService:
 
     def _read_commands(self, now: float) -> None:
         lane = self._commands
-        for change in lane.changes():
+        for change in lane.peer_events():
             if not isinstance(change, PeerUp):
                 self.stopping = True
         for item in lane.recv(FRAMES_PER_TURN):

@@ -6,7 +6,7 @@ A lane reports each loss. A lane is ready after a handshake. The receiver owns t
 from .context import context
 from .memory_port import MemoryLane, MemoryReceiverPort, MemorySenderPort
 from .peer import Peer, Role, new_incarnation
-from .peer_events import Change, PeerDown, PeerEnded, PeerUp
+from .peer_events import PeerDown, PeerEnded, PeerEvent, PeerUp
 from .port import Port, ReceiverPort, SenderPort
 from .receiver import LaneReceiver
 from .sender import LaneSender
@@ -17,7 +17,6 @@ from .zmq_lane import open_receiver, open_sender
 from .zmq_port import ZmqReceiverPort, ZmqSenderPort
 
 __all__ = [
-    "Change",
     "Gap",
     "LaneReceiver",
     "LaneSender",
@@ -27,6 +26,7 @@ __all__ = [
     "Peer",
     "PeerDown",
     "PeerEnded",
+    "PeerEvent",
     "PeerUp",
     "Port",
     "ReceiverPort",

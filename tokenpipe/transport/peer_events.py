@@ -24,4 +24,4 @@ class PeerEnded(NamedTuple):
     incarnation: int
 
 
-Change = PeerUp | PeerDown | PeerEnded
+PeerEvent = PeerUp | PeerDown | PeerEnded

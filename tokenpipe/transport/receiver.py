@@ -11,18 +11,19 @@ from tokenpipe.instance import ForkGuard
 
 from . import timing
 from .peer import Peer, Role
-from .peer_events import Change
+from .peer_events import PeerEvent
 from .port import ReceiverPort
-from .receiver_protocol import Inbox
+from .receiver_protocol import ReceiverProtocol
 from .window import Gap
 
 
 class LaneReceiver:
     """Receive the frames of one sender, each of its lives in turn.
 
-    Each round: `for change in lane.changes()`, then `frames = lane.recv()`, work, `lane.applied()`.
-    `recv` stops at a change and returns nothing more until `changes` was called: so every frame
-    stands between its sender's PeerUp and PeerDown. One thread at a time.
+    In each round the owner calls `lane.peer_events()`, then `lane.recv()`, handles the frames and
+    calls `lane.applied()`. `recv` stops at an event and returns nothing more until `peer_events`
+    is called. So each frame lies between the PeerUp and the PeerDown of its sender. One thread at
+    a time.
     """
 
     def __init__(
@@ -43,7 +44,7 @@ class LaneReceiver:
         self._clock = clock
         self._guard = ForkGuard()
         self._closed = False
-        self._inbox = Inbox(
+        self._protocol = ReceiverProtocol(
             port,
             instance=instance,
             me=me,
@@ -56,17 +57,17 @@ class LaneReceiver:
     @property
     def sender(self) -> int:
         """The sender's incarnation, 0 where there is none."""
-        return self._inbox.visitor.incarnation
+        return self._protocol.sender_state.incarnation
 
     @property
     def heard(self) -> int:
         """Pings and ends heard so far: signs of life without a frame."""
-        return self._inbox.heard
+        return self._protocol.heard
 
     @property
     def counters(self) -> dict[str, int]:
         """What happened on this lane so far, by name."""
-        return self._inbox.count()
+        return self._protocol.count()
 
     def recv(self, limit: int = 64) -> list[bytes | Gap]:
         """Return what can be delivered, in order and once; at most `limit` messages are read.
@@ -74,73 +75,77 @@ class LaneReceiver:
         A Gap stands where frames are lost for good.
         """
         self._guard.check("LaneReceiver")
-        inbox = self._inbox
-        visitor = inbox.visitor
-        if visitor.changes or self._closed:
+        protocol = self._protocol
+        sender_state = protocol.sender_state
+        if sender_state.events or self._closed:
             return []
-        out, inbox.ready = inbox.ready, []
+        out, protocol.ready = protocol.ready, []
         take = self.port.recv_run
         me, instance = self._me.incarnation, self._instance
         while limit > 0:
-            window = inbox.window
+            window = protocol.window
             before = len(out)
             # What comes in order passes in a row; whatever else comes is looked at here. A sender
             # of 0 is none, so that all of it is.
-            sender = visitor.incarnation if window.plain else 0
+            sender = sender_state.incarnation if window.plain else 0
             message = take(limit, (instance, sender, me, window.expected), out)
             window.took(len(out) - before)
             limit -= len(out) - before + 1
             if message is None:
                 break
             self._other(*message, out)
-            if visitor.changes:
+            if sender_state.events:
                 break
-        window = inbox.window
-        inbox.returned = window.expected - 1
+        window = protocol.window
+        protocol.returned = window.expected - 1
         if window.expected <= window.known:
-            inbox.heal(self._clock())
+            protocol.heal(self._clock())
         return out
 
     def _other(self, route: bytes, frame: bytes, out: list[bytes | Gap]) -> None:
         """Judge a message that is not simply the next frame."""
-        inbox = self._inbox
+        protocol = self._protocol
         try:
             kind, instance, sender, receiver, seq = peek(frame)
         except FrameError:
-            inbox.bad(route, frame)
+            protocol.bad(route, frame)
             return
         me = self._me.incarnation
         if kind == KIND_LANE:
-            inbox.hear(route, frame, out, self._clock())
-        elif sender == inbox.visitor.incarnation and receiver == me and instance == self._instance:
-            inbox.window.accept(seq, frame, out)
+            protocol.hear(route, frame, out, self._clock())
+        elif (
+            sender == protocol.sender_state.incarnation
+            and receiver == me
+            and instance == self._instance
+        ):
+            protocol.window.accept(seq, frame, out)
         else:
-            inbox.drop(route, instance, sender, receiver, self._clock())
+            protocol.drop(route, instance, sender, receiver, self._clock())
 
     def applied(self) -> None:
         """Say that everything `recv` returned so far is applied."""
-        inbox = self._inbox
-        inbox.apply()
-        if inbox.unacked >= timing.ACK_FRAMES:
-            inbox.ack()
-        elif inbox.unacked and inbox.ack_due == timing.NEVER:
-            inbox.ack_due = self._clock() + timing.ACK_S
+        protocol = self._protocol
+        protocol.apply()
+        if protocol.unacked >= timing.ACK_FRAMES:
+            protocol.ack()
+        elif protocol.unacked and protocol.ack_due == timing.NEVER:
+            protocol.ack_due = self._clock() + timing.ACK_S
 
-    def changes(self) -> list[Change]:
+    def peer_events(self) -> list[PeerEvent]:
         """Return what became of senders since the last call; call it before each `recv`."""
-        visitor = self._inbox.visitor
-        changes = visitor.changes
-        if changes:
-            visitor.changes = []
-        return changes
+        sender_state = self._protocol.sender_state
+        events = sender_state.events
+        if events:
+            sender_state.events = []
+        return events
 
     @property
     def next_deadline(self) -> float:
-        """When `tick` has something to do; long ago where `changes` or `recv` has something."""
-        inbox = self._inbox
-        if inbox.visitor.changes or inbox.ready:
+        """When `tick` has something to do; long ago where `peer_events` or `recv` has something."""
+        protocol = self._protocol
+        if protocol.sender_state.events or protocol.ready:
             return 0.0
-        return inbox.next_deadline
+        return protocol.next_deadline
 
     def is_due(self, now: float) -> bool:
         """Whether a round has anything to do: for who asks often, and mostly in vain."""
@@ -151,17 +156,17 @@ class LaneReceiver:
     def tick(self, now: float) -> None:
         """Do what is due by `now`: acknowledge, ask again, give up, look after the sender."""
         if not self._closed:
-            self._inbox.tick(now)
+            self._protocol.tick(now)
 
     def doubt(self, now: float) -> None:
         """Look at once whether the sender lives: somebody has seen it die."""
         if not self._closed and self.sender:
-            self._inbox.visitor.probe(now)
+            self._protocol.sender_state.probe(now)
 
     def close(self) -> None:
         """Take the lane down and tell the sender."""
         self._guard.check("LaneReceiver")
         if not self._closed:
             self._closed = True
-            self._inbox.bye()
+            self._protocol.bye()
             self.port.close()

@@ -12,8 +12,8 @@ from .admission import refusal
 from .lane_messages import LaneMessage
 from .peer import Peer, Role
 from .port import ReceiverPort
-from .retransmit import Healing
-from .sender_state import Visitor
+from .retransmit import Retransmission
+from .sender_state import SenderState
 from .window import Gap, ReceiveWindow
 
 _COUNTERS = (
@@ -29,7 +29,7 @@ _COUNTERS = (
 )
 
 
-class Inbox:
+class ReceiverProtocol:
     """Keep one sender's frames in order and answer what it says. Never waits."""
 
     def __init__(
@@ -43,7 +43,7 @@ class Inbox:
         hold_bytes: int,
         gap_timeout_s: float,
     ) -> None:
-        self.visitor = Visitor(expects, alive)
+        self.sender_state = SenderState(expects, alive)
         self.window = ReceiveWindow(1, hold_bytes)
         self.ready: list[bytes | Gap] = []  # given up on outside recv, to be returned by the next
         self.returned = 0  # the last frame recv returned
@@ -55,7 +55,7 @@ class Inbox:
         self._me = me
         self._expects = expects
         self._hold_bytes = hold_bytes
-        self._healing = Healing(gap_timeout_s)
+        self._retransmission = Retransmission(gap_timeout_s)
         self._end_seq = 0  # one more than the sender's last frame, once it said so
         self._counts = dict.fromkeys(_COUNTERS, 0)
 
@@ -64,39 +64,39 @@ class Inbox:
     @property
     def next_deadline(self) -> float:
         """When `tick` has something to do."""
-        visitor, healing = self.visitor, self._healing
+        sender_state, healing = self.sender_state, self._retransmission
         return min(
             self.ack_due,
-            visitor.probe_due,
-            visitor.dead_at,
+            sender_state.probe_due,
+            sender_state.dead_at,
             healing.ask_due,
             healing.give_up_due,
         )
 
     def tick(self, now: float) -> None:
         """Do what is due by `now`."""
-        visitor = self.visitor
+        sender_state = self.sender_state
         if now >= self.ack_due:
             self.ack()
-        if now >= min(self._healing.ask_due, self._healing.give_up_due):
+        if now >= min(self._retransmission.ask_due, self._retransmission.give_up_due):
             self.heal(now)
-        if now >= visitor.probe_due:
-            visitor.probe(now)
-        if now >= visitor.dead_at:
+        if now >= sender_state.probe_due:
+            sender_state.probe(now)
+        if now >= sender_state.dead_at:
             if self._port.readable():  # its last words first
-                visitor.dead_at = now + timing.DEATH_GRACE_S
+                sender_state.dead_at = now + timing.DEATH_GRACE_S
             else:
-                visitor.die()
+                sender_state.die()
                 self._renew(1)
 
     def heal(self, now: float) -> None:
         """Ask for the first hole, or give it up when its time is over."""
         window = self.window
         hole = window.missing()
-        if hole is not None and now >= self._healing.give_up_due:
+        if hole is not None and now >= self._retransmission.give_up_due:
             window.give_up(hole[1], self.ready)
             hole = window.missing()
-        if self._healing.look(hole, now) and hole is not None:
+        if self._retransmission.look(hole, now) and hole is not None:
             self._counts["resend"] += 1
             self._answer("resend", first=hole[0], last=hole[1])
 
@@ -112,19 +112,19 @@ class Inbox:
         """Say what is applied."""
         self.unacked = 0
         self.ack_due = timing.NEVER
-        if self.visitor.incarnation:
+        if self.sender_state.incarnation:
             self._answer("ack", applied=self.window.applied)
 
     def bye(self) -> None:
         """Say that nobody listens any more."""
-        if self.visitor.incarnation:
+        if self.sender_state.incarnation:
             self._answer("bye", applied=self.window.applied)
 
     def _finish(self) -> None:
         applied = self.window.applied
         if applied + 1 >= self._end_seq:
             self._answer("ended", applied=applied)
-            self.visitor.end(applied)
+            self.sender_state.end(applied)
             self._renew(1)
 
     def _renew(self, first: int) -> None:
@@ -133,7 +133,7 @@ class Inbox:
         self.returned = first - 1
         self.unacked = self._end_seq = 0
         self.ack_due = timing.NEVER
-        self._healing.look(None, 0.0)
+        self._retransmission.look(None, 0.0)
 
     # --- hearing --------------------------------------------------------------------------------
 
@@ -144,16 +144,16 @@ class Inbox:
         except FrameError:
             self.bad(route, frame)
             return
-        visitor = self.visitor
+        sender_state = self.sender_state
         if message.type == "hello":
             self._hello(route, message, out, now)
         elif message.instance != self._instance:
             self._counts["dropped_instance"] += 1
         elif message.type not in ("ping", "end"):
             return  # of a later version, or not for a receiver
-        elif message.source == visitor.ended[0]:
-            self._say(route, message.source, "ended", applied=visitor.ended[1])
-        elif message.source != visitor.incarnation or message.target != self._me.incarnation:
+        elif message.source == sender_state.ended[0]:
+            self._say(route, message.source, "ended", applied=sender_state.ended[1])
+        elif message.source != sender_state.incarnation or message.target != self._me.incarnation:
             self._who(route, message.source, now)
         else:
             self._announced(message, out)
@@ -169,21 +169,21 @@ class Inbox:
             self.ack()
 
     def _hello(self, route: bytes, hello: LaneMessage, out: list[bytes | Gap], now: float) -> None:
-        fields, me, visitor = hello.fields, self._me, self.visitor
+        fields, me, sender_state = hello.fields, self._me, self.sender_state
         against = refusal(
             hello,
             instance=self._instance,
             me=me,
             expects=self._expects,
-            since_ns=visitor.since_ns,
+            since_ns=sender_state.since_ns,
         )
         if against is not None:
             self._counts["refused"] += 1
             self._say(route, hello.source, "refuse", code=against[0], detail=against[1])
             return
         known_to_it = hello.target == me.incarnation
-        if hello.source != visitor.incarnation:
-            visitor.enter(route, hello, now)
+        if hello.source != sender_state.incarnation:
+            sender_state.enter(route, hello, now)
             self._renew(fields["first_retained" if known_to_it else "next_seq"])
         elif known_to_it:
             self.window.announce(fields["next_seq"], fields["first_retained"], out)
@@ -197,7 +197,7 @@ class Inbox:
             return
         wrong = "dropped_receiver" if receiver != self._me.incarnation else "dropped_sender"
         self._counts[wrong] += 1
-        if sender != self.visitor.incarnation:
+        if sender != self.sender_state.incarnation:
             self._who(route, sender, now)
 
     def bad(self, route: bytes, frame: bytes) -> None:
@@ -212,11 +212,11 @@ class Inbox:
     # --- speaking -------------------------------------------------------------------------------
 
     def _who(self, route: bytes, source: int, now: float) -> None:
-        if self.visitor.may_ask_who(now):
+        if self.sender_state.may_ask_who(now):
             self._say(route, source, "who")
 
     def _answer(self, type_: str, **fields: object) -> None:
-        self._say(self.visitor.route, self.visitor.incarnation, type_, **fields)
+        self._say(self.sender_state.route, self.sender_state.incarnation, type_, **fields)
 
     def _say(self, route: bytes, target: int, type_: str, **fields: object) -> None:
         # Not taken is as good as lost on the way: the sender asks again for all that is said here.

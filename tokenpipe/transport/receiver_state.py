@@ -11,11 +11,11 @@ from . import timing
 from .peer import Role
 
 
-class Link:
+class ReceiverState:
     """Follow one receiver through its lives.
 
     `ready`: this life welcomed us. `lost`: it is dead, gone or refuses us; a later life may welcome
-    us again, unless the link is pinned to this one or `refused` says why it never will.
+    us again, unless the lane is pinned to this one or `refused` says why it never will.
     """
 
     __slots__ = (

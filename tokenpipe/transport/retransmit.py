@@ -5,7 +5,7 @@ from __future__ import annotations
 from . import timing
 
 
-class Healing:
+class Retransmission:
     """Follow the first hole of a window.
 
     A hole is asked for when it is seen, again every 100 ms without progress, and given up

@@ -13,8 +13,8 @@ from tokenpipe.instance import ForkGuard
 from . import timing
 from .peer import Peer, Role
 from .port import SenderPort
-from .receiver_state import Link
-from .sender_protocol import Outbox
+from .receiver_state import ReceiverState
+from .sender_protocol import SenderProtocol
 from .waiter import wait_readable
 
 
@@ -42,12 +42,14 @@ class LaneSender:
         self.port = port
         self.me = me
         self._instance = instance
-        self._link = Link(Role(to.role, to.rank), receiver_incarnation, alive, now)
+        self._peer = ReceiverState(Role(to.role, to.rank), receiver_incarnation, alive, now)
         self.window = self._window = SendWindow(
             bound_bytes, instance, me.incarnation, port.send, max_frame_bytes
         )
         self._max_frame_bytes = max_frame_bytes
-        self._outbox = Outbox(port, self._link, self._window, instance=instance, me=me, now=now)
+        self._protocol = SenderProtocol(
+            port, self._peer, self._window, instance=instance, me=me, now=now
+        )
         self._clock = clock
         self._guard = ForkGuard()
         self._closed = False
@@ -63,37 +65,42 @@ class LaneSender:
     @property
     def next_header(self) -> tuple[int, int, int, int]:
         """What the next frame must begin with: instance, sender, receiver, number."""
-        return self._instance, self.me.incarnation, self._link.receiver, self._window.next_seq
+        return (
+            self._instance,
+            self.me.incarnation,
+            self._peer.receiver,
+            self._window.next_seq,
+        )
 
     @property
     def receiver(self) -> int:
         """The receiver's incarnation the next frame must carry, 0 before the first welcome."""
-        return self._link.receiver
+        return self._peer.receiver
 
     @property
     def ready(self) -> bool:
         """Whether the receiver welcomed us."""
-        return self._link.ready
+        return self._peer.ready
 
     @property
     def lost(self) -> bool:
         """Whether the receiver is gone (`lost_reason` says how); a later life may welcome us."""
-        return self._link.lost
+        return self._peer.lost
 
     @property
     def lost_reason(self) -> str:
         """Why `lost` is true."""
-        return self._link.reason
+        return self._peer.reason
 
     @property
     def ending(self) -> bool:
         """Whether `end` or `close` was called: nothing more may be sent."""
-        return self._closed or self._outbox.ending
+        return self._closed or self._protocol.ending
 
     @property
     def ended(self) -> bool:
         """Whether the receiver, after `end`, said that everything is applied."""
-        return self._outbox.ended
+        return self._protocol.ended
 
     @property
     def unacked_frames(self) -> int:
@@ -113,7 +120,7 @@ class LaneSender:
     @property
     def counters(self) -> dict[str, int]:
         """What happened on this lane so far: dropped_receiver, resent, bad_frames."""
-        return dict(self._outbox.counters)
+        return dict(self._protocol.counters)
 
     # --- sending ------------------------------------------------------------------------------
 
@@ -132,8 +139,8 @@ class LaneSender:
 
     def _sent(self, sent: int, frame: bytes, timeout_s: float) -> None:
         if sent == SENT_FIRST:  # the first to wait for: see that it arrives
-            outbox = self._outbox
-            outbox.ping_due = min(outbox.ping_due, self._clock() + timing.TAIL_PING_S)
+            protocol = self._protocol
+            protocol.ping_due = min(protocol.ping_due, self._clock() + timing.TAIL_PING_S)
         elif sent == SENT_LOOK:
             self.poll()
         elif sent == SEND_REFUSED:
@@ -143,11 +150,11 @@ class LaneSender:
 
     def _send_late(self, frame: bytes, timeout_s: float) -> None:
         self._guard.check("LaneSender")
-        window, link = self._window, self._link
+        window, receiver_state = self._window, self._peer
         if not window.receiver:
             self._refuse()
         _, _, _, receiver, seq = peek(frame)
-        if seq != window.next_seq or receiver != link.receiver:
+        if seq != window.next_seq or receiver != receiver_state.receiver:
             self._misaddressed(receiver, seq)
         self._wait_for_room(len(frame) + FRAME_OVERHEAD, receiver, timeout_s)
         if sent := window.send(frame):
@@ -159,25 +166,25 @@ class LaneSender:
         if self._closed:
             return
         now = self._clock()
-        self._outbox.listen(now)
+        self._protocol.listen(now)
         self.tick(now)
 
     @property
     def next_deadline(self) -> float:
         """When `tick` has something to do."""
-        return self._outbox.next_deadline
+        return self._protocol.next_deadline
 
     def tick(self, now: float) -> None:
         """Do what is due by `now`: hello, ping, a look at the receiver's lock."""
         if not self._closed:
-            self._outbox.tick(now)
+            self._protocol.tick(now)
             self._admit()
 
     def _admit(self) -> None:
         """Have the window take frames for the receiver there is, or none."""
-        link = self._link
-        shut = self._closed or self._outbox.ending or link.lost
-        self._window.receiver = 0 if shut else link.receiver
+        receiver_state = self._peer
+        shut = self._closed or self._protocol.ending or receiver_state.lost
+        self._window.receiver = 0 if shut else receiver_state.receiver
 
     def doubt(self) -> None:
         """Hear what the receiver has said so far, then be `ready` only after a new welcome.
@@ -186,10 +193,10 @@ class LaneSender:
         lane itself notices would be numbered for the dead one.
         """
         self.poll()
-        if not self._closed and self._link.receiver:
+        if not self._closed and self._peer.receiver:
             now = self._clock()
-            self._link.unknown(self._link.receiver, now)
-            self._outbox.tick(now)
+            self._peer.unknown(self._peer.receiver, now)
+            self._protocol.tick(now)
 
     # --- waiting ------------------------------------------------------------------------------
 
@@ -199,22 +206,22 @@ class LaneSender:
         deadline = self._clock() + timeout_s
         while True:
             self.poll()
-            if self._link.ready:
+            if self._peer.ready:
                 return
-            if self._link.refused:
-                raise LaneError(f"lane {lane}: {self._link.reason}")
-            if self._closed or (self._link.lost and self._link.pinned):
+            if self._peer.refused:
+                raise LaneError(f"lane {lane}: {self._peer.reason}")
+            if self._closed or (self._peer.lost and self._peer.pinned):
                 self._refuse()
             if not self._wait(deadline):
-                missing = self._link.missing()
+                missing = self._peer.missing()
                 raise StartupError(f"lane {lane}: no welcome within {timeout_s:g} s; {missing}")
 
     def end(self) -> None:
         """Say that no frame follows; `ended` becomes true when everything is applied."""
         self._guard.check("LaneSender")
-        if not self._outbox.ending and not self._closed:
-            self._outbox.ending = True
-            self._outbox.ping_due = self._clock()
+        if not self._protocol.ending and not self._closed:
+            self._protocol.ending = True
+            self._protocol.ping_due = self._clock()
             self.poll()
 
     def close(self, timeout_s: float) -> int:
@@ -224,7 +231,7 @@ class LaneSender:
             return len(self._window)
         self.end()
         deadline = self._clock() + timeout_s
-        while self._link.receiver and not (self._outbox.ended or self._link.lost):
+        while self._peer.receiver and not (self._protocol.ended or self._peer.lost):
             if not self._wait(deadline):
                 break
             self.poll()
@@ -251,7 +258,7 @@ class LaneSender:
         deadline = self._clock() + timeout_s
         while True:
             self.poll()
-            if self._link.lost or self._link.receiver != receiver:
+            if self._peer.lost or self._peer.receiver != receiver:
                 self._refuse()
             if size <= window.bound - window.used:
                 return
@@ -272,6 +279,6 @@ class LaneSender:
 
     def _refuse(self) -> NoReturn:
         lane = self.port.lane
-        if self._closed or self._outbox.ending:
+        if self._closed or self._protocol.ending:
             raise LaneClosed(f"lane {lane} is closed")
-        raise LaneLost(f"lane {lane}: {self._link.reason or 'its receiver changed or is unknown'}")
+        raise LaneLost(f"lane {lane}: {self._peer.reason or 'its receiver changed or is unknown'}")

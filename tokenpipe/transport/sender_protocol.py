@@ -10,16 +10,16 @@ from . import timing
 from .lane_messages import LaneMessage
 from .peer import Peer
 from .port import SenderPort
-from .receiver_state import Link
+from .receiver_state import ReceiverState
 
 
-class Outbox:
+class SenderProtocol:
     """Keep a lane's frames until the receiver has applied them, whatever happens in between."""
 
     def __init__(
         self,
         port: SenderPort,
-        link: Link,
+        receiver_state: ReceiverState,
         window: SendWindow,
         *,
         instance: int,
@@ -31,7 +31,7 @@ class Outbox:
         self.counters = {"dropped_receiver": 0, "resent": 0, "bad_frames": 0}
         self.ping_due = timing.NEVER
         self._port = port
-        self._link = link
+        self._peer = receiver_state
         self._window = window
         self._instance = instance
         self._me = me
@@ -41,20 +41,20 @@ class Outbox:
     @property
     def next_deadline(self) -> float:
         """When `tick` has something to do."""
-        return min(self._link.hello_due, self._link.probe_due, self.ping_due)
+        return min(self._peer.hello_due, self._peer.probe_due, self.ping_due)
 
     def tick(self, now: float) -> None:
         """Do what is due by `now`: hello, ping, a look at the receiver's lock."""
-        link = self._link
-        if now >= link.probe_due:
-            link.probe(now)
-        if now >= link.hello_due and link.hello(now):
+        receiver_state = self._peer
+        if now >= receiver_state.probe_due:
+            receiver_state.probe(now)
+        if now >= receiver_state.hello_due and receiver_state.hello(now):
             self._say(
                 "hello",
                 role=self._me.role,
                 rank=self._me.rank,
                 since_ns=self._since_ns,
-                pinned=link.pinned,
+                pinned=receiver_state.pinned,
                 **self._position(),
             )
         if now >= self.ping_due:
@@ -71,7 +71,7 @@ class Outbox:
 
     def _ping(self, now: float) -> None:
         window = self._window
-        if self._link.lost or not self._link.receiver:
+        if self._peer.lost or not self._peer.receiver:
             self.ping_due = timing.NEVER  # a welcome starts it again
             return
         busy = window.first != window.next_seq
@@ -99,7 +99,7 @@ class Outbox:
 
     def _say(self, type_: str, **fields: object) -> None:
         # Not taken is as good as lost on the way: everything said here is said again when due.
-        source, target = self._me.incarnation, self._link.receiver
+        source, target = self._me.incarnation, self._peer.receiver
         self._port.send(messages.pack(self._instance, source, target, type_, **fields))
 
     # --- hearing ------------------------------------------------------------------------------
@@ -112,20 +112,20 @@ class Outbox:
             version = messages.foreign_version(frame)
             if version is not None:
                 ours = messages.VERSION
-                self._link.refuse(f"version: it speaks {version}, we speak {ours}", now)
+                self._peer.refuse(f"version: it speaks {version}, we speak {ours}", now)
             return
         if message.target not in (0, self._me.incarnation):
             return  # for an earlier life of ours
         if message.instance != self._instance and message.type != "refuse":
             return
-        link = self._link
+        receiver_state = self._peer
         if message.type == "welcome":
             self._welcomed(message, now)
         elif message.type == "who":
-            link.unknown(message.source, now)
+            receiver_state.unknown(message.source, now)
         elif message.type == "refuse":
-            link.refuse(f"{message.fields['code']}: {message.fields['detail']}", now)
-        elif message.source == link.receiver:
+            receiver_state.refuse(f"{message.fields['code']}: {message.fields['detail']}", now)
+        elif message.source == receiver_state.receiver:
             self._hear_receiver(message, now)
 
     def _hear_receiver(self, message: LaneMessage, now: float) -> None:
@@ -139,14 +139,14 @@ class Outbox:
             self.ended = self.ending
         elif message.type == "bye":
             self._window.ack(fields["applied"])
-            self._link.lose("closed by its receiver", now)
+            self._peer.lose("closed by its receiver", now)
 
     def _welcomed(self, message: LaneMessage, now: float) -> None:
-        link = self._link
+        receiver_state = self._peer
         fields = message.fields
-        before, was_ready = link.receiver, link.ready
-        new = link.welcome(message.source, fields["role"], fields["rank"], now)
-        if not link.ready:
+        before, was_ready = receiver_state.receiver, receiver_state.ready
+        new = receiver_state.welcome(message.source, fields["role"], fields["rank"], now)
+        if not receiver_state.ready:
             return
         if new and before:
             # What was numbered for a dead receiver is of no use to its successor.

@@ -7,19 +7,19 @@ from collections.abc import Callable
 from . import timing
 from .lane_messages import LaneMessage
 from .peer import Role
-from .peer_events import Change, PeerDown, PeerEnded, PeerUp
+from .peer_events import PeerDown, PeerEnded, PeerEvent, PeerUp
 
 
-class Visitor:
+class SenderState:
     """Follow one sender through its lives and keep what became of each until it is asked for."""
 
     __slots__ = (
         "_alive",
         "_expects",
         "_who_due",
-        "changes",
         "dead_at",
         "ended",
+        "events",
         "incarnation",
         "probe_due",
         "route",
@@ -31,7 +31,7 @@ class Visitor:
         self.route = b""
         self.since_ns = 0  # when the last one welcomed began to exist
         self.ended = (0, 0)  # the last that ended: incarnation, frames applied; it may ask again
-        self.changes: list[Change] = []
+        self.events: list[PeerEvent] = []
         self.probe_due = timing.NEVER
         self.dead_at = timing.NEVER  # when one found dead is called down
         self._expects = expects
@@ -46,7 +46,7 @@ class Visitor:
         self.route = route
         self.since_ns = hello.fields["since_ns"]
         self.probe_due = timing.on_grid(now, timing.PROBE_S)
-        self.changes.append(PeerUp(hello.source))
+        self.events.append(PeerUp(hello.source))
 
     def end(self, applied: int) -> None:
         """Let it go in peace."""
@@ -70,7 +70,7 @@ class Visitor:
         self._who_due = now + timing.WHO_S
         return True
 
-    def _leave(self, change: Change) -> None:
-        self.changes.append(change)
+    def _leave(self, change: PeerEvent) -> None:
+        self.events.append(change)
         self.incarnation = 0
         self.probe_due = self.dead_at = timing.NEVER

@@ -18,7 +18,7 @@ from typing_extensions import Self
 from tokenpipe._core import SENT_LOOK, StepPacker
 from tokenpipe.errors import ConfigError, FrameTooLarge
 from tokenpipe.extras import RowAnnex
-from tokenpipe.instance import Claim, ForkGuard, Instance, when_dropped, worker_lane
+from tokenpipe.instance import ForkGuard, Instance, RoleLock, when_dropped, worker_lane
 from tokenpipe.topology import Topology
 from tokenpipe.transport import LaneSender, Peer, Role, new_incarnation, open_sender, wait_welcome
 from tokenpipe.wire import RankFailed, pack_control
@@ -246,7 +246,7 @@ class Publisher:
         self.close()
 
 
-def _give_back(lane: LaneSender, claim: Claim) -> None:
+def _give_back(lane: LaneSender, claim: RoleLock) -> None:
     lane.close(0.0)
     claim.release()
 

@@ -91,7 +91,7 @@ class StepLaneReader:
     def _read(self) -> list[StepPlan]:
         lane = self._lane
         plans: list[StepPlan] = []
-        for change in lane.changes():
+        for change in lane.peer_events():
             if isinstance(change, PeerEnded):
                 self.ended = True
             elif isinstance(change, PeerDown) and not self.ended:
