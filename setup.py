@@ -23,7 +23,7 @@ setup(
     ext_modules=[
         Extension(
             "tokenpipe._core",
-            sources=sorted(glob("csrc/*/*.c")),
+            sources=sorted(glob("csrc/**/*.c", recursive=True)),
             depends=sorted(glob("csrc/**/*.h", recursive=True)),
             include_dirs=["csrc", numpy.get_include()],
             extra_compile_args=cflags,

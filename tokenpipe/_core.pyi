@@ -151,7 +151,7 @@ def pack_step(header: tuple[int, ...], columns: dict[int, Any], /) -> bytes: ...
 def split_text(lengths: Buffer, width: int, text: Buffer, /) -> list[str]: ...
 def pack_output(header: tuple[int, ...], columns: dict[int, Any], /) -> bytes: ...
 
-class Handoff:
+class SocketSend:
     """Calls send(frame, flags); False where that raises `again`. No Python frame in between."""
 
     def __init__(
@@ -160,7 +160,7 @@ class Handoff:
     def __call__(self, frame: bytes, /) -> bool: ...
     idle: bool  # False from each call on, until it is set
 
-class Intake:
+class SocketRecv:
     """Takes messages of a ROUTER by recv(flags), which raises `again` where there is none."""
 
     def __init__(

@@ -1,8 +1,10 @@
-/* The step of a batch that runs: a good token for each row, every handle known. It is written
- * straight into its frame: a forward loop publishes with cold caches, so each line of memory counts
- * that is not touched. Whatever is not plain is left to tp_packer_pack, which says the same. */
-#include "pack/packer.h"
+/* Writes plain steps. tp_packer_pack writes the same frames, and all others. */
+#include "pack/packer_plain.h"
+
+#include "pack/packer_positions.h"
+#include "pack/packer_run.h"
 #include "wire/columns.h"
+#include "wire/step.h"
 
 static inline uint8_t *column(uint8_t *p, uint32_t id, size_t bytes) {
     return tp_write_bin_head(tp_write_uint(p, id), bytes);
@@ -30,7 +32,7 @@ TP_HOT size_t tp_plain_begin(tp_packer *p, const tp_step_input *in, tp_plain *pl
     return plain->continues ? size : size + 2 + tp_bin_size(8 * n) + tp_bin_size(4 * n);
 }
 
-/* Counts a token for each row and writes where it stands; returns how many rows were plain. */
+/* Counts a token for each row and writes its position. Returns how many rows were plain. */
 static TP_HOT size_t count(tp_packer *p, const uint8_t *handles, size_t n, uint8_t *position, uint32_t *any) {
     tp_position *restrict table = p->at;
     const uint64_t slots = p->slots;
@@ -54,14 +56,14 @@ static void take_back(tp_packer *p, const uint8_t *handles, size_t n) {
     }
 }
 
-/* Whether all tokens are in 0..max; they are written as i32. */
+/* Writes the tokens as i32, and returns whether all are in 0..max. */
 static TP_HOT int put_tokens(const tp_array *tokens, uint32_t max, uint8_t *out) {
     uint64_t outside = 0;
     if (tokens->width == 4) {
         memcpy(out, tokens->data, 4 * tokens->n);
         for (size_t i = 0; i < tokens->n; i++) {
             const uint32_t v = tp_load_u32(out + 4 * i);
-            outside |= v | (max - v); /* bit 31 of either says no */
+            outside |= v | (max - v); /* bit 31 of either is set where v is outside */
         }
         return (outside >> 31) == 0;
     }
@@ -95,7 +97,7 @@ TP_HOT int tp_plain_write(tp_packer *p, const tp_step_input *in, tp_plain *plain
         return 0;
     }
     const size_t counted = count(p, handles, n, position, &any);
-    if (counted < n || !any) { /* where all stand at 0 there is no such column */
+    if (counted < n || !any) { /* a frame has no positions where all are 0 */
         take_back(p, handles, counted);
         return 0;
     }

@@ -1,15 +1,16 @@
-/* The rare way: rows with a value that must not travel, looked at one by one. */
-#include "pack/packer.h"
+/* Looks at rows one by one. Few steps need it. */
+#include "pack/packer_repair.h"
 
 #include <string.h>
 
-/* Where a row's part of each array begins, in the input or in what is written. */
+/* Where a row begins in each array, of the input or of the scratch. */
 typedef struct {
     size_t token, entry, rank;
 } cursor;
 
-/* How many of a row's tokens travel: all; those before a placeholder; -1 = the row is bad. In a row
- * that says more than ok a negative token is a placeholder (engines put markers there). */
+/* Returns how many of a row's tokens are sent: all, or those before a placeholder. -1: the row is bad. Some
+ * engines write a negative marker in place of a token; where the status is not TP_ROW_OK, that is a
+ * placeholder. */
 static int64_t kept_tokens(const tp_packer *p, const tp_array *tokens, size_t at, uint32_t count,
                            uint8_t status) {
     for (uint32_t j = 0; j < count; j++) {
@@ -40,22 +41,35 @@ static void copy(int32_t *to, const tp_array *a, size_t at, size_t n) {
     }
 }
 
-uint64_t tp_packer_repair(tp_packer *p, const tp_step_input *in, tp_step_rows *rows, int64_t *again,
-                          size_t *n_again) {
+/* Takes the repaired rows of the scratch as the rows to send. */
+static void use_scratch(const tp_scratch *s, const cursor *end, tp_step_rows *rows) {
+    rows->counts = s->counts;
+    rows->status = s->status;
+    rows->token_ids = s->token_ids;
+    rows->tokens = (uint32_t)end->token;
+    rows->lp_k = end->entry != 0 ? rows->lp_k : NULL;
+    rows->lp_ids = s->lp_ids;
+    rows->lp_values = s->lp_values;
+    rows->lp_ranks = s->lp_ranks;
+    rows->lp_entries = (uint32_t)end->entry;
+    rows->lp_tokens = (uint32_t)end->rank;
+}
+
+uint64_t tp_packer_repair(tp_packer *p, const tp_step_input *in, tp_step_rows *rows, size_t *n_again) {
     tp_scratch *s = &p->scratch;
     const int logprobs = rows->lp_k != NULL;
     cursor from = {0, 0, 0}, to = {0, 0, 0};
     uint64_t bad = 0;
     for (size_t i = 0; i < in->handles.n; i++) {
         const uint32_t count = rows->counts == NULL ? 1 : rows->counts[i];
-        const int64_t k = logprobs ? tp_array_at(&in->lp_k, i) : -1;
+        const int64_t k = logprobs ? rows->lp_k[i] : -1;
         const size_t per_token = (size_t)(k + 1), has_rank = k >= 0;
         uint8_t status = rows->status == NULL ? TP_ROW_OK : rows->status[i];
         int64_t kept = kept_tokens(p, &in->tokens, from.token, count, status);
         if (kept < 0 || !all_fit(&in->lp_ids, from.entry, (size_t)kept * per_token) ||
             !all_fit(&in->lp_ranks, from.rank, (size_t)kept * has_rank)) {
             if (status == TP_ROW_DRAINED) {
-                again[(*n_again)++] = tp_load_i64(in->handles.data + 8 * i);
+                s->again[(*n_again)++] = tp_load_i64(in->handles.data + 8 * i);
             }
             kept = 0;
             status = TP_ROW_BAD_TOKEN;
@@ -77,15 +91,6 @@ uint64_t tp_packer_repair(tp_packer *p, const tp_step_input *in, tp_step_rows *r
         to.entry += n * per_token;
         to.rank += n * has_rank;
     }
-    rows->counts = s->counts;
-    rows->status = s->status;
-    rows->token_ids = s->token_ids;
-    rows->tokens = (uint32_t)to.token;
-    rows->lp_k = to.entry != 0 ? rows->lp_k : NULL;
-    rows->lp_ids = s->lp_ids;
-    rows->lp_values = s->lp_values;
-    rows->lp_ranks = s->lp_ranks;
-    rows->lp_entries = (uint32_t)to.entry;
-    rows->lp_tokens = (uint32_t)to.rank;
+    use_scratch(s, &to, rows);
     return bad;
 }

@@ -1,16 +1,19 @@
-/* Judges and converts what publish() was given. The common case is one vectorised pass an array;
- * rows are looked at one by one only where something in them is wrong. */
-#include "pack/packer.h"
+/* Checks and converts the arrays of a step. The common case is one vectorised pass over each array; rows
+ * are looked at one by one only where something in them is wrong. */
+#include "pack/packer_rows.h"
 
 #include <string.h>
 
-/* Whether all of an i32 or i64 array are in 0..max; *out is the array as i32, converted if needed. */
+#include "pack/packer_repair.h"
+
+/* Returns whether all entries of an i32 or i64 array are in 0..max. *out is the array as i32: the array
+ * itself, or its copy in the buffer. */
 static int tokens_in(const tp_array *a, uint32_t max, int32_t *buffer, const int32_t **out) {
     uint32_t outside = 0;
     if (a->width == 4) {
         for (size_t i = 0; i < a->n; i++) {
             const uint32_t v = tp_load_u32(a->data + 4 * i);
-            outside |= v | (max - v); /* the sign bit of either says no */
+            outside |= v | (max - v); /* bit 31 of either is set where v is outside */
         }
         *out = (const int32_t *)a->data;
         return outside >> 31 == 0;
@@ -27,7 +30,7 @@ static int tokens_in(const tp_array *a, uint32_t max, int32_t *buffer, const int
     return (outside >> 31 | high >> 31) == 0;
 }
 
-/* An i32 or i64 array as i32; 0 where a value does not fit. */
+/* Makes i32 of an i32 or i64 array. 0: a value does not fit. */
 static int narrow(const tp_array *a, int32_t *buffer, const int32_t **out) {
     if (a->width == 4) {
         *out = (const int32_t *)a->data;
@@ -43,8 +46,8 @@ static int narrow(const tp_array *a, int32_t *buffer, const int32_t **out) {
     return lost == 0;
 }
 
-/* Converts counts of one width (a constant where it is called, so that the loop is vectorised).
- * *all is the or of the entries, *not_one tells whether any is not 1. */
+/* Converts counts of one width. The width is a constant where this is called, so that the compiler
+ * vectorises the loop. *all is the OR of all entries; *not_one is not 0 where an entry is not 1. */
 static inline uint64_t read_counts(const tp_array *a, uint32_t width, uint16_t *restrict out, uint64_t *all,
                                    uint32_t *not_one) {
     const tp_array typed = {a->data, a->n, width};
@@ -62,7 +65,7 @@ static inline uint64_t read_counts(const tp_array *a, uint32_t width, uint16_t *
     return sum;
 }
 
-/* Counts as u16 in rows->counts, or NULL where all are 1. */
+/* Sets rows->counts: u16 in the scratch, or NULL where all are 1. */
 static int take_counts(tp_packer *p, const tp_step_input *in, tp_step_rows *rows, tp_fault *fault) {
     const tp_array *a = &in->counts;
     const size_t n = in->handles.n;
@@ -101,7 +104,26 @@ static int take_status(const tp_step_input *in, tp_step_rows *rows, tp_fault *fa
     return 0;
 }
 
-/* Takes the four logprob arrays. *fits is cleared where a value cannot be written as i32. */
+/* Copies lp_k into the scratch, so that a caller that writes to its array meanwhile does no harm, and adds
+ * up how many logprobs and how many tokens with logprobs there are. */
+static int read_top_k(tp_packer *p, const tp_step_input *in, const tp_step_rows *rows, uint64_t *entries,
+                      uint64_t *tokens, tp_fault *fault) {
+    int32_t *out = p->scratch.lp_k;
+    *entries = *tokens = 0; /* at most 2^20 rows of 2^16 tokens of 2^31: no overflow */
+    for (size_t i = 0; i < in->handles.n; i++) {
+        const int64_t k = tp_array_at(&in->lp_k, i);
+        const uint64_t count = rows->counts == NULL ? 1 : rows->counts[i];
+        if (k < -1 || k >= INT32_MAX) {
+            return tp_fault_set(fault, "lp_k[%zu] is %lld", i, (long long)k);
+        }
+        out[i] = (int32_t)k;
+        *tokens += k < 0 ? 0 : count;
+        *entries += k < 0 ? 0 : count * (uint64_t)(k + 1);
+    }
+    return 0;
+}
+
+/* Takes the four logprob arrays. Sets *fits to 0 where a value does not fit an i32. */
 static int take_logprobs(tp_packer *p, const tp_step_input *in, tp_step_rows *rows, int *fits,
                          tp_fault *fault) {
     const size_t n = in->handles.n;
@@ -114,15 +136,9 @@ static int take_logprobs(tp_packer *p, const tp_step_input *in, tp_step_rows *ro
     if (in->lp_k.n != n) {
         return tp_fault_set(fault, "lp_k has %zu entries for %zu handles", in->lp_k.n, n);
     }
-    uint64_t entries = 0, tokens = 0; /* at most 2^20 rows of 2^16 tokens of 2^31: no overflow */
-    for (size_t i = 0; i < n; i++) {
-        const int64_t k = tp_array_at(&in->lp_k, i);
-        const uint64_t count = rows->counts == NULL ? 1 : rows->counts[i];
-        if (k < -1 || k >= INT32_MAX) {
-            return tp_fault_set(fault, "lp_k[%zu] is %lld", i, (long long)k);
-        }
-        tokens += k < 0 ? 0 : count;
-        entries += k < 0 ? 0 : count * (uint64_t)(k + 1);
+    uint64_t entries, tokens;
+    if (read_top_k(p, in, rows, &entries, &tokens, fault) < 0) {
+        return -1;
     }
     if (in->lp_ids.n != entries || in->lp_values.n != entries || in->lp_ranks.n != tokens) {
         return tp_fault_set(fault,
@@ -136,12 +152,12 @@ static int take_logprobs(tp_packer *p, const tp_step_input *in, tp_step_rows *ro
                             TP_MAX_ENTRIES);
     }
     if (entries == 0) {
-        return 0; /* nobody has any: all columns stay away */
+        return 0; /* no row has logprobs: the columns are left out */
     }
-    if (tp_scratch_reserve(&p->scratch, 0, 0, entries) < 0) {
+    if (tp_scratch_reserve(&p->scratch, 0, 0, entries) != TP_OK) {
         return tp_fault_set(fault, "out of memory");
     }
-    narrow(&in->lp_k, p->scratch.lp_k, &rows->lp_k);
+    rows->lp_k = p->scratch.lp_k;
     *fits &= narrow(&in->lp_ids, p->scratch.lp_ids, &rows->lp_ids);
     *fits &= narrow(&in->lp_ranks, p->scratch.lp_ranks, &rows->lp_ranks);
     rows->lp_values = (const float *)in->lp_values.data;
@@ -150,7 +166,7 @@ static int take_logprobs(tp_packer *p, const tp_step_input *in, tp_step_rows *ro
     return 0;
 }
 
-/* Takes the annexes as they are: also those of rows that are refused, which nobody reads. */
+/* Takes the annexes as they are. Those of refused rows are sent too; nobody reads them. */
 static int take_annex(const tp_step_input *in, tp_step_rows *rows, tp_fault *fault) {
     const tp_array *lengths = &in->annex_len;
     uint64_t sum = 0;
@@ -174,7 +190,7 @@ static int take_annex(const tp_step_input *in, tp_step_rows *rows, tp_fault *fau
     return 0;
 }
 
-/* Adds rows without tokens behind the n there are. */
+/* Adds the drained rows, which have no tokens, behind the others. */
 static void append_drained(tp_packer *p, const tp_array *drained, size_t n_again, tp_step_rows *rows) {
     tp_scratch *s = &p->scratch;
     const size_t n = rows->rows, extra = drained->n + n_again;
@@ -198,11 +214,7 @@ static void append_drained(tp_packer *p, const tp_array *drained, size_t n_again
     }
     memset(s->status + n, TP_ROW_DRAINED, extra);
     if (rows->lp_k != NULL) {
-        if (rows->lp_k != s->lp_k) {
-            memcpy(s->lp_k, rows->lp_k, n * sizeof *s->lp_k);
-        }
-        memset(s->lp_k + n, 0xff, extra * sizeof *s->lp_k); /* -1: none */
-        rows->lp_k = s->lp_k;
+        memset(s->lp_k + n, 0xff, extra * sizeof *s->lp_k); /* -1: no logprobs */
     }
     if (rows->annex_len != NULL) {
         memcpy(s->annex_len, rows->annex_len, n * sizeof *s->annex_len);
@@ -222,10 +234,10 @@ int tp_packer_convert(tp_packer *p, const tp_step_input *in, tp_step_rows *rows,
         return tp_fault_set(fault, "%zu rows, %zu drained, %zu tokens are too many for a frame", n,
                             in->drained.n, tokens);
     }
-    if (tp_scratch_reserve(&p->scratch, 2 * n + in->drained.n, tokens, 0) < 0) {
+    if (tp_scratch_reserve(&p->scratch, 2 * n + in->drained.n, tokens, 0) != TP_OK) {
         return tp_fault_set(fault, "out of memory");
     }
-    if (n != 0) { /* kept until the next pack, which may have to take it back */
+    if (n != 0) { /* a copy: the next pack may have to take these rows back */
         memcpy(p->scratch.handles, in->handles.data, n * sizeof *p->scratch.handles);
     }
     rows->handles = p->scratch.handles;
@@ -236,7 +248,10 @@ int tp_packer_convert(tp_packer *p, const tp_step_input *in, tp_step_rows *rows,
         take_logprobs(p, in, rows, &fits, fault) < 0 || take_annex(in, rows, fault) < 0) {
         return -1;
     }
-    *bad = fits ? 0 : tp_packer_repair(p, in, rows, p->scratch.again, &n_again);
+    *bad = fits ? 0 : tp_packer_repair(p, in, rows, &n_again);
+    if (n + in->drained.n + n_again > TP_MAX_ROWS) {
+        return tp_fault_set(fault, "%zu rows are too many for a frame", n + in->drained.n + n_again);
+    }
     append_drained(p, &in->drained, n_again, rows);
     return 0;
 }

@@ -1,11 +1,12 @@
-/* A batch that goes on: its rows are named once, then a frame has their tokens and nothing else. What
- * such frames count is not written to the positions until somebody else wants to know them. */
+/* Which step continues the one before. */
+#include "pack/packer_run.h"
+
 #include <stdlib.h>
 #include <string.h>
 
-#include "pack/packer.h"
+#include "buffer.h"
 
-/* Whether no handle has two rows: those would not stand one token further in the next frame. */
+/* Whether no handle has two rows. The rows of such a handle do not move on by one token a frame. */
 static int is_sole(tp_packer *p) {
     tp_run *run = &p->run;
     size_t i = 0;
@@ -57,16 +58,11 @@ void tp_run_begin(tp_packer *p, const tp_step_input *in) {
     tp_run *run = &p->run;
     const size_t n = in->handles.n;
     run->rows = 0;
-    if (n > run->capacity) {
-        int64_t *grown = realloc(run->handles, n * sizeof *grown);
-        if (grown == NULL) {
-            return; /* then no frame continues this one */
-        }
-        run->handles = grown;
-        run->capacity = n;
+    if (tp_buffer_grow(&run->handles, sizeof *run->handles, &run->capacity, n) != TP_OK) {
+        return; /* without memory there is no run, and each frame names its rows */
     }
     memcpy(run->handles, in->handles.data, 8 * n);
-    run->rows = n;
+    run->rows = (uint32_t)n;
     run->frames = 0;
     run->lane = in->lane;
     run->sole = -1;

@@ -1,71 +1,28 @@
-/* The packer's memory, and its words for what is wrong. */
-#include "pack/packer.h"
+/* The packer's memory. */
+#include "pack/packer_scratch.h"
 
-#include <stdarg.h>
-#include <stdio.h>
-#include <stdlib.h>
+#include "buffer.h"
 
-int tp_fault_set(tp_fault *fault, const char *format, ...) {
-    va_list args;
-    va_start(args, format);
-    vsnprintf(fault->text, sizeof fault->text, format, args);
-    va_end(args);
-    return -1;
-}
+#define BY_ROW(s)                                                                       \
+    {                                                                                   \
+        TP_GROWING((s)->handles),   TP_GROWING((s)->again),    TP_GROWING((s)->counts), \
+        TP_GROWING((s)->status),    TP_GROWING((s)->position), TP_GROWING((s)->lp_k),   \
+        TP_GROWING((s)->annex_len), TP_GROWING((s)->replaced)}
+#define BY_TOKEN(s)  {TP_GROWING((s)->token_ids), TP_GROWING((s)->lp_ranks)}
+#define BY_ENTRY(s)  {TP_GROWING((s)->lp_ids), TP_GROWING((s)->lp_values)}
+#define COUNT(array) (sizeof(array) / sizeof *(array))
 
-static int grow(void *pointer, size_t bytes) {
-    void *grown = realloc(*(void **)pointer, bytes);
-    if (grown == NULL) {
-        return -1;
-    }
-    *(void **)pointer = grown;
-    return 0;
-}
-
-static size_t roomier(size_t have, size_t need) { return need > 2 * have ? need : 2 * have; }
-
-int tp_scratch_reserve(tp_scratch *s, size_t rows, size_t tokens, size_t entries) {
-    if (rows > s->rows) {
-        const size_t n = roomier(s->rows, rows);
-        if (grow(&s->handles, n * sizeof *s->handles) < 0 || grow(&s->again, n * sizeof *s->again) < 0 ||
-            grow(&s->counts, n * sizeof *s->counts) < 0 || grow(&s->status, n * sizeof *s->status) < 0 ||
-            grow(&s->position, n * sizeof *s->position) < 0 || grow(&s->lp_k, n * sizeof *s->lp_k) < 0 ||
-            grow(&s->annex_len, n * sizeof *s->annex_len) < 0 ||
-            grow(&s->replaced, n * sizeof *s->replaced) < 0) {
-            return -1;
-        }
-        s->rows = n;
-    }
-    if (tokens > s->tokens) {
-        const size_t n = roomier(s->tokens, tokens);
-        if (grow(&s->token_ids, n * sizeof *s->token_ids) < 0 ||
-            grow(&s->lp_ranks, n * sizeof *s->lp_ranks) < 0) {
-            return -1;
-        }
-        s->tokens = n;
-    }
-    if (entries > s->entries) {
-        const size_t n = roomier(s->entries, entries);
-        if (grow(&s->lp_ids, n * sizeof *s->lp_ids) < 0 ||
-            grow(&s->lp_values, n * sizeof *s->lp_values) < 0) {
-            return -1;
-        }
-        s->entries = n;
-    }
-    return 0;
+tp_result tp_scratch_reserve(tp_scratch *s, size_t rows, size_t tokens, size_t entries) {
+    const tp_growing by_row[] = BY_ROW(s), by_token[] = BY_TOKEN(s), by_entry[] = BY_ENTRY(s);
+    TP_TRY(tp_buffers_grow(by_row, COUNT(by_row), &s->rows, rows));
+    TP_TRY(tp_buffers_grow(by_token, COUNT(by_token), &s->tokens, tokens));
+    return tp_buffers_grow(by_entry, COUNT(by_entry), &s->entries, entries);
 }
 
 void tp_scratch_free(tp_scratch *s) {
-    free(s->handles);
-    free(s->again);
-    free(s->counts);
-    free(s->status);
-    free(s->position);
-    free(s->lp_k);
-    free(s->annex_len);
-    free(s->replaced);
-    free(s->token_ids);
-    free(s->lp_ranks);
-    free(s->lp_ids);
-    free(s->lp_values);
+    const tp_growing by_row[] = BY_ROW(s), by_token[] = BY_TOKEN(s), by_entry[] = BY_ENTRY(s);
+    tp_buffers_free(by_row, COUNT(by_row));
+    tp_buffers_free(by_token, COUNT(by_token));
+    tp_buffers_free(by_entry, COUNT(by_entry));
+    s->rows = s->tokens = s->entries = 0;
 }

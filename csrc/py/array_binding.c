@@ -1,5 +1,5 @@
-/* Takes numpy's arrays by their struct. The buffer protocol says the same, but makes a format string
- * and a descriptor for each array at each call: with cold caches that is half of a publish. */
+/* Reads numpy's arrays by their C struct. The buffer protocol would do, but it makes a format string and a
+ * descriptor for each array in each call: with cold caches that takes half of the time of a publish. */
 #include "py/array_binding.h"
 
 #include "py/dlpack_binding.h"
@@ -7,7 +7,8 @@
 #define NPY_NO_DEPRECATED_API NPY_1_7_API_VERSION
 #include <numpy/ndarraytypes.h>
 
-/* A type in the words of numpy, of its struct letter and its size in bytes; *text is for the others. */
+/* Returns numpy's name of a type, from its format of the struct module and its size. *text is the memory for
+ * a name that is not a constant. */
 static const char *type_in_words(const char *format, Py_ssize_t size, char *text, size_t most) {
     const int other = *format == '>' || *format == '!';
     const char *letter = format + (other || *format == '<' || *format == '=' || *format == '@');
@@ -68,7 +69,7 @@ static inline uint32_t width_of(char letter) {
     return letter == 'q' ? 8 : letter == 'l' ? sizeof(long) : letter == 'H' ? 2 : letter == 'B' ? 1 : 4;
 }
 
-/* 1 where it was taken; 0 where its memory or its type is not as simple as that. */
+/* 1: taken. 0: the array is strided, of another type, or has other dimensions. */
 static TP_HOT int take_plain(PyArrayObject *value, const tp_array_kind *kind, tp_array *array) {
     const PyArray_Descr *type = PyArray_DESCR(value);
     const uint32_t width = width_of(type->type);
@@ -99,16 +100,18 @@ static int take_buffer(tp_state *state, PyObject *value, const tp_array_kind *ki
     return 0;
 }
 
-TP_HOT int tp_array_take(tp_state *state, PyObject *value, const tp_array_kind *kind, PyObject *convert,
-                         tp_held *held, tp_array *array) {
+TP_HOT int tp_array_look(tp_state *state, PyObject *value, const tp_array_kind *kind, int tensors,
+                         tp_array *array) {
     if (PyObject_TypeCheck(value, (PyTypeObject *)state->ndarray) &&
         take_plain((PyArrayObject *)value, kind, array)) {
-        return 0; /* the caller's arguments keep it alive */
+        return 1;
     }
-    if (convert != NULL && tp_dlpack_look(state, value, array) &&
-        allowed(kind, array->width == 8 ? 'q' : 'i', array->width)) {
-        return 0; /* as above */
-    }
+    return tensors && tp_dlpack_look(state, value, array) &&
+           allowed(kind, array->width == 8 ? 'q' : 'i', array->width);
+}
+
+int tp_array_hold(tp_state *state, PyObject *value, const tp_array_kind *kind, PyObject *convert,
+                  tp_held *held, tp_array *array) {
     if (convert != NULL) {
         held->converted = PyObject_CallFunction(convert, "OCs", value, kind->letters[0], kind->name);
         if (held->converted == NULL) {

@@ -1,27 +1,33 @@
-/* Arrays of a caller as the pure half takes them: a pointer, a length, a width. */
+/* Arrays of a Python caller as the pure half takes them: a pointer, a length, a width. */
 #ifndef TP_ARRAY_BINDING_H
 #define TP_ARRAY_BINDING_H
 
 #include "py/core.h"
-#include "pack/packer.h"
+#include "pack/array.h"
 
-/* What may stand in an argument: its name and types for errors, the struct module's letters it may
- * have. 'l' is 4 or 8 bytes, itemsize says which, so handles also say how wide they must be. */
+/* What an argument may be: its name and its types for errors, and the letters of the struct module that its
+ * type may have. The letter 'l' is 4 or 8 bytes wide, so an argument may also fix the width. */
 typedef struct tp_array_kind {
     const char *name, *letters, *needs;
     uint32_t only_width; /* 0: any */
 } tp_array_kind;
 
-/* What holds an array's memory; all zero where nothing is held. */
+/* What keeps the memory of an array in place. All zero: nothing does. */
 typedef struct tp_held {
     Py_buffer buffer;
     PyObject *converted;
 } tp_held;
 
-/* Takes a C-contiguous array of one dimension. What is not a plain one of numpy is given to
- * `convert(value, letter, name)` first, where there is one. 0, or -1 with RowError set; *held is to be given to tp_array_release. */
-int tp_array_take(tp_state *state, PyObject *value, const tp_array_kind *kind, PyObject *convert,
+/* Looks at a plain numpy array or, if `tensors`, at a DLPack tensor, and runs no Python code. 1: *array is
+ * set, and valid until Python code runs. 0: the value is something else. */
+int tp_array_look(tp_state *state, PyObject *value, const tp_array_kind *kind, int tensors, tp_array *array);
+
+/* Takes any other C-contiguous array of one dimension, through `convert(value, letter, name)` unless that
+ * is NULL. 0, or -1 with RowError. The caller gives *held to tp_array_release in either case. */
+int tp_array_hold(tp_state *state, PyObject *value, const tp_array_kind *kind, PyObject *convert,
                   tp_held *held, tp_array *array);
+
+static inline int tp_array_is_held(const tp_held *held) { return held->buffer.obj != NULL; }
 
 static inline void tp_array_release(tp_held *held) {
     if (held->buffer.obj != NULL) {

@@ -1,6 +1,7 @@
 /* Every number that C and Python share. Python reads them from here and writes none of them down. */
-#include "py/core.h"
-#include "py/send_window_binding.h"
+#include "py/constants_binding.h"
+
+#include "pack/send_window.h"
 #include "stream/inbox.h"
 #include "table/table.h"
 #include "text/stops.h"

@@ -1,4 +1,4 @@
-/* What the binding files share. They know Python and no algorithm; the other half the reverse. */
+/* What the binding files share. Every file in csrc/py/ includes this header first: it includes Python.h. */
 #ifndef TP_CORE_H
 #define TP_CORE_H
 
@@ -6,38 +6,40 @@
 #include <Python.h>
 
 #include "wire/layout.h"
+#include "wire/result.h"
 
+/* The state of the module _core. */
 typedef struct tp_state {
     PyObject *frame_error;           /* tokenpipe.errors.FrameError */
     PyObject *row_error;             /* tokenpipe.errors.RowError */
     PyObject *ndarray;               /* numpy.ndarray */
-    PyObject *tensor;                /* the type of tensor that was seen last, or NULL */
-    const struct exchange *exchange; /* its table, NULL where it has none */
-    PyObject *send_window;           /* types */
-    PyObject *handoff;
-    uint64_t forks; /* grows in a forked child: what was made before is its parent's */
+    PyObject *tensor;                /* the type of the last tensor, or NULL */
+    const struct exchange *exchange; /* the DLPack functions of that type, or NULL */
+    PyObject *send_window;           /* the type SendWindow */
+    PyObject *socket_send;           /* the type SocketSend */
+    uint64_t forks;                  /* grows in a forked child, which must not use its parent's objects */
 } tp_state;
 
 tp_state *tp_state_of(PyObject *module);
 
-/* Finds the state from a type made with PyType_FromModuleAndSpec (PyType_GetModule). */
+/* Returns the state from a type that tp_make_type made. */
 tp_state *tp_state_of_type(PyTypeObject *type);
 
-/* The str of UTF-8; what is none of it is U+FFFD, as bytes.decode(errors="replace") has it. */
-PyObject *tp_py_str(const uint8_t *text, size_t size);
+/* Makes a type of the module and adds it to the module. Returns a new reference, or NULL with an
+ * exception. */
+PyObject *tp_make_type(PyObject *module, PyType_Spec *spec);
+/* The same where nobody needs the reference: 0, or -1 with an exception. */
+int tp_add_type(PyObject *module, PyType_Spec *spec);
 
-/* The one place where a tp_result becomes an exception. Returns NULL. */
+/* Turns a tp_result into an exception. Returns NULL. */
 PyObject *tp_raise(tp_state *state, tp_result result, const char *what);
 
-/* Each binding file adds its types and functions; 0, or -1 with an exception set. */
-int tp_init_constants(PyObject *module);
-int tp_init_frames(PyObject *module);
-int tp_init_handoff(PyObject *module);
-int tp_init_intake(PyObject *module);
-int tp_init_send_window(PyObject *module); /* before the packer, which writes its headers from it */
-int tp_init_packer(PyObject *module);
-int tp_init_table(PyObject *module);
-int tp_init_inbox(PyObject *module);
-int tp_init_vocab(PyObject *module);
+/* Reads an int from 0 to 2**64 - 1 for the format "O&" of PyArg_Parse*. Unlike "K", it raises OverflowError
+ * for any other int. */
+int tp_u64_arg(PyObject *value, void *out);
+
+/* Reads a sequence of ints into a PyMem array: 0, or -1 with an exception. The caller frees the array in
+ * either case. */
+int tp_ints(PyObject *sequence, int32_t **values, uint32_t *count);
 
 #endif

@@ -1,13 +1,13 @@
-/* Looks at a framework's tensor through the table of C functions that its type carries. The same by
- * __dlpack__ or Paddle's numpy() makes a capsule or an array, which with cold caches costs ten times
- * as much as packing what is in it. */
+/* Reads a framework's tensor through the table of C functions that its type has. __dlpack__ and Paddle's
+ * numpy() would do, but they make a capsule or an array: with cold caches that takes ten times as long as
+ * packing the tensor. */
 #include "py/dlpack_binding.h"
 
-#define MAJOR     1 /* the table's beginning is the same in all versions of one */
+#define MAJOR     1 /* all versions of one major number begin the table alike */
 #define CAPSULE   "dlpack_exchange_api"
 #define ATTRIBUTE "__dlpack_c_exchange_api__"
 
-/* As dlpack.h has them; functions that are not called here have no type. */
+/* From dlpack.h. Functions that this file does not call have no type here. */
 enum { ON_CPU = 1, INT = 0 };
 
 typedef struct tensor {
@@ -23,11 +23,12 @@ typedef struct exchange {
     uint32_t major, minor;
     const void *older;
     void (*allocate)(void), (*give)(void), (*take)(void);
-    int (*look)(void *object, tensor *out); /* 0, or -1 with an exception; NULL: cannot */
+    int (*look)(void *object, tensor *out); /* 0, or -1 with an exception; NULL: not offered */
     void (*stream)(void);
 } exchange;
 
-/* The table of a type, which lives as long as the process does; NULL where it has none of ours. */
+/* Returns the table of a type, which is valid until the process ends. NULL: it has none that this file
+ * knows. */
 static const exchange *table_of(PyTypeObject *type) {
     PyObject *capsule = PyObject_GetAttrString((PyObject *)type, ATTRIBUTE);
     const exchange *table = capsule == NULL ? NULL : PyCapsule_GetPointer(capsule, CAPSULE);
@@ -38,7 +39,7 @@ static const exchange *table_of(PyTypeObject *type) {
 
 int tp_dlpack_look(tp_state *state, PyObject *value, tp_array *array) {
     PyTypeObject *type = Py_TYPE(value);
-    if ((PyObject *)type != state->tensor) { /* a worker's tensors are of one type */
+    if ((PyObject *)type != state->tensor) { /* all tensors of a worker have one type */
         state->exchange = table_of(type);
         Py_XSETREF(state->tensor, Py_NewRef(type));
     }

@@ -1,7 +1,11 @@
-/* Frames as Python functions: header integers as a tuple, columns as owned bytes by id. */
-#include "py/core.h"
+/* Packs and unpacks frames. Python has the header as a tuple of ints, and the columns as bytes by id. */
+#include "py/frames_binding.h"
+
+#include "py/str_binding.h"
 #include "wire/columns.h"
-#include "wire/frame.h"
+#include "wire/envelope.h"
+#include "wire/output.h"
+#include "wire/step.h"
 
 /* What tells one kind of frame of columns from the other. */
 typedef struct {

@@ -20,7 +20,8 @@ int tp_items_visit(tp_items *items, visitproc visit, void *arg);
 void tp_items_clear(tp_items *items);
 
 typedef struct tp_py_inbox {
-    PyObject_HEAD tp_inbox inbox;
+    PyObject_HEAD
+    tp_inbox inbox;
     tp_items items;
     PyTypeObject *next_type; /* what `await anext(stream)` awaits */
     PyTypeObject *bell_type; /* what a consumer that finds nothing waits on */
@@ -34,7 +35,8 @@ typedef struct tp_py_inbox {
 } tp_py_inbox;
 
 typedef struct tp_py_stream {
-    PyObject_HEAD tp_stream stream;
+    PyObject_HEAD
+    tp_stream stream;
     tp_py_inbox *inbox;
     PyObject *request_id, *index;
     PyObject *stops;     /* tuple of its stop strings, NULL where it has none */
@@ -85,6 +87,7 @@ int tp_py_stream_ready(tp_py_stream *self);
 
 void tp_py_inbox_dealloc(PyObject *object); /* also what tells an Inbox from other objects */
 
+int tp_init_inbox(PyObject *module);
 int tp_init_stream(PyObject *module);
 int tp_init_stream_next(PyObject *module);
 int tp_init_bell(PyObject *module);

@@ -3,6 +3,7 @@
  * The slots are filled in place: calling the dataclass costs more than everything else an item
  * needs. tp_items_init refuses classes that are not laid out as this file believes. */
 #include "py/inbox_binding.h"
+#include "py/str_binding.h"
 
 #include <math.h>
 #include <structmember.h>

@@ -1,26 +1,28 @@
-/* The module _core: state, and the table of contents of what it holds. */
+/* The module _core: a list of what it holds. */
+#include "py/constants_binding.h"
 #include "py/core.h"
+#include "py/frames_binding.h"
+#include "py/inbox_binding.h"
+#include "py/packer_binding.h"
+#include "py/send_window_binding.h"
+#include "py/socket_recv_binding.h"
+#include "py/socket_send_binding.h"
+#include "py/table_binding.h"
+#include "py/text_binding.h"
 
-tp_state *tp_state_of(PyObject *module) { return (tp_state *)PyModule_GetState(module); }
-
-tp_state *tp_state_of_type(PyTypeObject *type) {
-    PyObject *module = PyType_GetModule(type);
-    return module == NULL ? NULL : tp_state_of(module);
-}
-
-PyObject *tp_raise(tp_state *state, tp_result result, const char *what) {
-    if (result == TP_E_MEMORY) {
-        return PyErr_NoMemory();
-    }
-    return PyErr_Format(state->frame_error, "%s: %s", what, tp_result_text(result));
-}
+/* The parts of the module. A later part may use the types of an earlier one. */
+static int (*const parts[])(PyObject *module) = {
+    tp_init_constants, tp_init_frames, tp_init_socket_send, tp_init_socket_recv, tp_init_send_window,
+    tp_init_packer,    tp_init_table,  tp_init_inbox,       tp_init_vocab,
+};
 
 static PyObject *core_forked(PyObject *module, PyObject *Py_UNUSED(ignored)) {
     tp_state_of(module)->forks++;
     Py_RETURN_NONE;
 }
 
-static PyMethodDef forked = {"_forked", core_forked, METH_NOARGS, "Note that this is a fork."};
+static PyMethodDef forked = {"_forked", core_forked, METH_NOARGS,
+                             "Tell the module that it is in a forked child."};
 
 static int watch_forks(PyObject *module) {
     PyObject *os = PyImport_ImportModule("os");
@@ -56,14 +58,16 @@ static int core_exec(PyObject *module) {
         return -1;
     }
     if (!PyType_Check(state->ndarray)) {
-        PyErr_SetString(PyExc_TypeError, "numpy.ndarray is no type");
+        PyErr_SetString(PyExc_TypeError, "numpy.ndarray is not a type");
         return -1;
     }
-    if (watch_forks(module) < 0 || tp_init_constants(module) < 0 || tp_init_frames(module) < 0 ||
-        tp_init_handoff(module) < 0 || tp_init_intake(module) < 0 || tp_init_send_window(module) < 0 ||
-        tp_init_packer(module) < 0 || tp_init_table(module) < 0 || tp_init_inbox(module) < 0 ||
-        tp_init_vocab(module) < 0) {
+    if (watch_forks(module) < 0) {
         return -1;
+    }
+    for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {
+        if (parts[i](module) < 0) {
+            return -1;
+        }
     }
     return 0;
 }
@@ -75,7 +79,7 @@ static int core_traverse(PyObject *module, visitproc visit, void *arg) {
     Py_VISIT(state->ndarray);
     Py_VISIT(state->tensor);
     Py_VISIT(state->send_window);
-    Py_VISIT(state->handoff);
+    Py_VISIT(state->socket_send);
     return 0;
 }
 
@@ -86,7 +90,7 @@ static int core_clear(PyObject *module) {
     Py_CLEAR(state->ndarray);
     Py_CLEAR(state->tensor);
     Py_CLEAR(state->send_window);
-    Py_CLEAR(state->handoff);
+    Py_CLEAR(state->socket_send);
     return 0;
 }
 

@@ -1,5 +1,15 @@
-/* StepPacker: a packer and the arguments of publish(). */
+/* The type StepPacker: the packer of one worker rank. */
 #include "py/packer_binding.h"
+
+#include "py/packer_next_binding.h"
+#include "py/packer_object.h"
+#include "py/step_arrays_binding.h"
+#include "pack/packer_positions.h"
+
+/* The arguments of pack(), in their order. The arrays are those of enum tp_step_array. */
+enum { INSTANCE, SENDER, RECEIVER, SEQ, STEP, MONO_NS, INTS, NAMES = INTS + TP_STEP_ARRAYS };
+
+#define REQUIRED (INTS + TP_TOKENS + 1)
 
 static const char *const names[NAMES] = {
     "instance", "sender",  "receiver", "seq",    "step",      "mono_ns",  "handles",   "tokens", "counts",
@@ -21,14 +31,15 @@ static PyObject *packer_new(PyTypeObject *type, PyObject *args, PyObject *kwargs
         return NULL;
     }
     StepPacker *self = (StepPacker *)type->tp_alloc(type, 0);
-    if (self != NULL && tp_packer_init(&self->packer, (uint32_t)dp, (uint32_t)tp, (uint32_t)slots,
-                                       (uint32_t)vocab_size) < 0) {
+    if (self != NULL && tp_packer_init(&self->offer.packer, (uint32_t)dp, (uint32_t)tp, (uint32_t)slots,
+                                       (uint32_t)vocab_size) != TP_OK) {
         Py_DECREF(self);
         return PyErr_NoMemory();
     }
     if (self != NULL) {
         self->state = state;
-        self->window = (tp_send_window *)Py_XNewRef(window);
+        self->window = (SendWindow *)Py_XNewRef(window);
+        self->offer.window = window == NULL ? NULL : &self->window->window;
         self->convert = Py_XNewRef(convert);
     }
     return (PyObject *)self;
@@ -41,8 +52,8 @@ static int packer_traverse(StepPacker *self, visitproc visit, void *arg) {
     return 0;
 }
 
+/* Not the window, which the offer points to: a cycle through the window is broken there. */
 static int packer_clear(StepPacker *self) {
-    Py_CLEAR(self->window);
     Py_CLEAR(self->convert);
     return 0;
 }
@@ -51,12 +62,13 @@ static void packer_dealloc(StepPacker *self) {
     PyTypeObject *type = Py_TYPE(self);
     PyObject_GC_UnTrack(self);
     (void)packer_clear(self);
-    tp_packer_free(&self->packer);
+    Py_CLEAR(self->window);
+    tp_packer_free(&self->offer.packer);
     type->tp_free(self);
     Py_DECREF(type);
 }
 
-/* Sorts positional and named arguments into `values` by index; absent ones and None are NULL. */
+/* Sorts positional and named arguments into `values` by index. NULL: absent, or None. */
 static int sort_arguments(PyObject *const *args, Py_ssize_t n, PyObject *keywords, PyObject **values) {
     if (n > NAMES) {
         PyErr_Format(PyExc_TypeError, "pack takes at most %d arguments", NAMES);
@@ -101,52 +113,58 @@ static int take_ints(PyObject **values, tp_step_input *in) {
     return 0;
 }
 
+static PyObject *pack(StepPacker *self, const tp_step_input *in) {
+    tp_step_rows rows;
+    tp_fault fault;
+    if (tp_packer_pack(&self->offer.packer, in, &rows, &fault) < 0) {
+        return PyErr_Format(self->state->row_error, "%s", fault.text);
+    }
+    return tp_py_step_frame(&rows);
+}
+
 static PyObject *packer_pack(StepPacker *self, PyObject *const *args, Py_ssize_t n, PyObject *keywords) {
     PyObject *values[NAMES], *frame = NULL;
     tp_step_input in;
-    tp_packer_arrays taken;
+    tp_step_arrays taken;
     memset(&in, 0, sizeof in);
-    taken.count = 0;
-    taken.most = ARRAYS;
     if (sort_arguments(args, n, keywords, values) < 0 || take_ints(values, &in) < 0) {
         return NULL;
     }
-    if (tp_packer_take(self, values + INTS, NULL, &in, &taken) == 0) {
-        frame = tp_packer_packed(self, &in);
+    if (tp_step_arrays_take(self->state, values + INTS, TP_STEP_ARRAYS, NULL, &in, &taken) == 0) {
+        frame = pack(self, &in);
     }
-    tp_packer_release(&taken);
+    tp_step_arrays_release(&taken);
     return frame;
 }
 
 static PyObject *packer_commit(StepPacker *self, PyObject *unused) {
     (void)unused;
-    tp_packer_commit(&self->packer);
+    tp_packer_commit(&self->offer.packer);
     Py_RETURN_NONE;
 }
 
 static PyObject *packer_bad_tokens(StepPacker *self, void *unused) {
     (void)unused;
-    const int taken = self->offered != 0 && self->window->next.seq > self->offered;
-    return PyLong_FromUnsignedLongLong(self->packer.bad_tokens + (taken ? self->packer.pending_bad : 0));
+    return PyLong_FromUnsignedLongLong(tp_step_offer_bad_tokens(&self->offer));
 }
 
 static PyMethodDef packer_methods[] = {
     {"pack", (PyCFunction)(void (*)(void))packer_pack, METH_FASTCALL | METH_KEYWORDS,
      "Return the StepFrame of a step; RowError says what is wrong with its arrays."},
-    {"pack_next", (PyCFunction)(void (*)(void))tp_packer_pack_next, METH_FASTCALL,
-     "Return the StepFrame that its window is to be given next. It counts as soon as that took it."},
-    {"send_next", (PyCFunction)(void (*)(void))tp_packer_send_next, METH_FASTCALL,
-     "Pack the next frame and send it by the window; returns what the window says of it."},
-    {"withdraw", (PyCFunction)tp_packer_withdraw, METH_NOARGS,
+    {"pack_next", (PyCFunction)(void (*)(void))tp_py_pack_next, METH_FASTCALL,
+     "Return the StepFrame that the window must send next. It counts once the window took it."},
+    {"send_next", (PyCFunction)(void (*)(void))tp_py_send_next, METH_FASTCALL,
+     "Pack the next frame and send it through the window; return what became of it."},
+    {"withdraw", (PyCFunction)tp_py_withdraw, METH_NOARGS,
      "Forget the last frame of pack_next, unless its window took it."},
     {"commit", (PyCFunction)packer_commit, METH_NOARGS,
-     "Count the tokens of the last packed frame: its lane has taken it."},
+     "Count the tokens of the last frame of pack(): its lane has taken it."},
     {NULL, NULL, 0, NULL},
 };
 
 static PyGetSetDef packer_attributes[] = {
     {"bad_tokens", (getter)packer_bad_tokens, NULL, "Rows turned into BAD_TOKEN so far.", NULL},
-    {"last_step", (getter)tp_packer_last_step, NULL, "The newest step that the window took, or None.", NULL},
+    {"last_step", (getter)tp_py_last_step, NULL, "The newest step that the window took, or None.", NULL},
     {NULL, NULL, NULL, NULL, NULL},
 };
 
@@ -168,12 +186,4 @@ static PyType_Spec packer_spec = {
     .slots = packer_slots,
 };
 
-int tp_init_packer(PyObject *module) {
-    PyObject *type = PyType_FromModuleAndSpec(module, &packer_spec, NULL);
-    if (type == NULL) {
-        return -1;
-    }
-    int added = PyModule_AddObjectRef(module, "StepPacker", type);
-    Py_DECREF(type);
-    return added;
-}
+int tp_init_packer(PyObject *module) { return tp_add_type(module, &packer_spec); }

@@ -1,75 +1,16 @@
-/* StepPacker over a window: the next frame of a lane, packed and, if asked for, sent. */
-#include "py/packer_binding.h"
+/* Packs and sends the next step. */
+#include "py/packer_next_binding.h"
+
+#include "py/step_arrays_binding.h"
 
 #include <time.h>
 
-#define INDICES "int32 or int64"
-static const tp_array_kind kinds[ARRAYS] = {{"handles", "lq", "int64", 8},
-                                            {"tokens", "ilq", INDICES, 0},
-                                            {"counts", "ilqH", "int32, int64 or uint16", 0},
-                                            {"status", "B", "uint8", 0},
-                                            {"drained", "lq", "int64", 8},
-                                            {"logprobs.k", "ilq", INDICES, 0},
-                                            {"logprobs.token_ids", "ilq", INDICES, 0},
-                                            {"logprobs.logprobs", "f", "float32", 0},
-                                            {"logprobs.ranks", "ilq", INDICES, 0},
-                                            {"annex_len", "I", "uint32", 4},
-                                            {"annex", "B", "uint8", 0}};
+enum { AT_STEP, AT_NS, AT_ARRAYS };
 
-TP_HOT int tp_packer_take(StepPacker *self, PyObject *const *values, PyObject *convert, tp_step_input *in,
-                          tp_packer_arrays *taken) {
-    tp_array *const into[ARRAYS] = {&in->handles,  &in->tokens,    &in->counts, &in->status,
-                                    &in->drained,  &in->lp_k,      &in->lp_ids, &in->lp_values,
-                                    &in->lp_ranks, &in->annex_len, &in->annex};
-    for (taken->count = 0; taken->count < taken->most;) {
-        const int i = taken->count++;
-        taken->held[i].buffer.obj = NULL;
-        taken->held[i].converted = NULL;
-        if (values[i] != NULL &&
-            tp_array_take(self->state, values[i], &kinds[i], convert, &taken->held[i], into[i]) < 0) {
-            return -1;
-        }
-    }
-    return 0;
-}
+#define NOT_PLAIN (-2) /* beside the results of tp_py_window_send */
 
-TP_HOT void tp_packer_release(tp_packer_arrays *taken) {
-    while (taken->count > 0) {
-        tp_array_release(&taken->held[--taken->count]);
-    }
-}
-
-PyObject *tp_packer_packed(StepPacker *self, const tp_step_input *in) {
-    tp_step_rows rows;
-    tp_fault fault;
-    if (tp_packer_pack(&self->packer, in, &rows, &fault) < 0) {
-        return PyErr_Format(self->state->row_error, "%s", fault.text);
-    }
-    PyObject *frame = PyBytes_FromStringAndSize(NULL, (Py_ssize_t)tp_step_size(&rows));
-    if (frame != NULL) {
-        tp_step_write(&rows, (uint8_t *)PyBytes_AS_STRING(frame));
-    }
-    return frame;
-}
-
-/* The window went past the last frame's number: it was taken, or else it would be withdrawn. */
-static void took(StepPacker *self, uint64_t step) {
-    self->last_step = step;
-    self->any_step = 1;
-}
-
-static inline int is_taken(const StepPacker *self, uint64_t seq) { return self->window->next.seq > seq; }
-
-static void settle(StepPacker *self) {
-    if (self->offered != 0 && is_taken(self, self->offered)) {
-        tp_packer_commit(&self->packer);
-        took(self, self->offered_step);
-    }
-    self->offered = 0;
-}
-
-/* What is no int but may stand for one, of numpy for example, and what is wrong. */
-static int take_other_u64(tp_state *state, PyObject *value, const char *name, uint64_t *out) {
+/* Reads an object that is no int but may stand for one, as numpy's ints do. */
+static int take_index(tp_state *state, PyObject *value, const char *name, uint64_t *out) {
     PyErr_Clear();
     PyObject *number = PyNumber_Index(value);
     if (number != NULL) {
@@ -86,123 +27,119 @@ static int take_other_u64(tp_state *state, PyObject *value, const char *name, ui
 
 static inline int take_u64(tp_state *state, PyObject *value, const char *name, uint64_t *out) {
     *out = PyLong_AsUnsignedLongLong(value);
-    return *out == (uint64_t)-1 && PyErr_Occurred() ? take_other_u64(state, value, name, out) : 0;
+    return *out == (uint64_t)-1 && PyErr_Occurred() ? take_index(state, value, name, out) : 0;
 }
 
-/* Reads the arguments of the next frame, and settles the one before. 0, or -1 with an error; what
- * is taken is to be released in either case. */
+static int take_time(tp_state *state, PyObject *value, uint64_t *mono_ns) {
+    if (value != Py_None) {
+        return take_u64(state, value, "step_ns", mono_ns);
+    }
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    *mono_ns = (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
+    return 0;
+}
+
+/* Reads the arguments of the next step, and begins it. 0, or -1 with an exception. The arrays are to be
+ * released in either case. All Python code runs before the step gets its lane header: a publish within it
+ * may take the number that was next before. */
 static TP_HOT int take_next(StepPacker *self, PyObject *const *args, Py_ssize_t n, tp_step_input *in,
-                            tp_packer_arrays *taken) {
-    enum { AT_STEP, AT_NS, AT_ARRAYS };
-    PyObject *values[ARRAYS] = {NULL};
+                            tp_step_arrays *taken) {
+    PyObject *values[TP_STEP_ARRAYS] = {NULL};
+    tp_fault fault;
     taken->count = 0;
-    if (self->window == NULL || n < AT_ARRAYS + REQUIRED - INTS || n > AT_ARRAYS + ARRAYS) {
-        PyErr_SetString(PyExc_TypeError, "(step, step_ns, handles, tokens, ...), of a packer with a "
-                                         "window");
+    if (self->window == NULL || n < AT_ARRAYS + TP_TOKENS + 1 || n > AT_ARRAYS + TP_STEP_ARRAYS) {
+        PyErr_SetString(PyExc_TypeError,
+                        "a StepPacker with a window is needed, and (step, step_ns, handles, tokens, ...)");
         return -1;
     }
     for (Py_ssize_t i = AT_ARRAYS; i < n; i++) {
         values[i - AT_ARRAYS] = args[i] == Py_None ? NULL : args[i];
     }
-    taken->most = (int)(n - AT_ARRAYS);
-    if (values[HANDLES - INTS] == NULL || values[TOKENS - INTS] == NULL) {
+    if (values[TP_HANDLES] == NULL || values[TP_TOKENS] == NULL) {
         PyErr_Format(self->state->row_error, "handles and tokens are arrays, not None");
         return -1;
     }
     memset(in, 0, sizeof *in);
-    if (take_u64(self->state, args[AT_STEP], "step", &in->step) < 0) {
+    if (take_u64(self->state, args[AT_STEP], "step", &in->step) < 0 ||
+        take_time(self->state, args[AT_NS], &in->mono_ns) < 0 ||
+        tp_step_arrays_take(self->state, values, (int)(n - AT_ARRAYS), self->convert, in, taken) < 0) {
         return -1;
     }
-    if (args[AT_NS] != Py_None) {
-        if (take_u64(self->state, args[AT_NS], "step_ns", &in->mono_ns) < 0) {
-            return -1;
-        }
-    } else {
-        struct timespec now;
-        clock_gettime(CLOCK_MONOTONIC, &now);
-        in->mono_ns = (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
-    }
-    settle(self);
-    if (self->any_step && in->step <= self->last_step) { /* its rows would be taken for repeated ones */
-        PyErr_Format(self->state->row_error, "step %llu after step %llu%s: a rank's steps grow",
-                     (unsigned long long)in->step, (unsigned long long)self->last_step,
-                     in->step == self->last_step ? ", which was taken" : "");
+    if (tp_step_offer_begin(&self->offer, in, &fault) < 0) {
+        PyErr_Format(self->state->row_error, "%s", fault.text);
         return -1;
     }
-    in->lane = self->window->next;
-    return tp_packer_take(self, values, self->convert, in, taken);
+    return 0;
 }
 
-PyObject *tp_packer_pack_next(StepPacker *self, PyObject *const *args, Py_ssize_t n) {
-    PyObject *frame = NULL;
-    tp_step_input in;
-    tp_packer_arrays taken;
-    if (take_next(self, args, n, &in, &taken) == 0 && (frame = tp_packer_packed(self, &in)) != NULL) {
-        self->offered = in.lane.seq;
-        self->offered_step = in.step;
+/* Packs a step that was begun; NULL with an exception. */
+static PyObject *offer(StepPacker *self, const tp_step_input *in) {
+    tp_step_rows rows;
+    tp_fault fault;
+    if (tp_step_offer_pack(&self->offer, in, &rows, &fault) < 0) {
+        return PyErr_Format(self->state->row_error, "%s", fault.text);
     }
-    tp_packer_release(&taken);
+    return tp_py_step_frame(&rows);
+}
+
+PyObject *tp_py_pack_next(StepPacker *self, PyObject *const *args, Py_ssize_t n) {
+    tp_step_input in;
+    tp_step_arrays taken;
+    PyObject *frame = take_next(self, args, n, &in, &taken) == 0 ? offer(self, &in) : NULL;
+    tp_step_arrays_release(&taken);
     return frame;
 }
 
-/* The plain way: an enum tp_sent, -1 with an error, -2 where the step is not plain. */
+/* Sends a plain step: an enum tp_sent, -1 with an exception, or NOT_PLAIN. */
 static TP_HOT int send_plain(StepPacker *self, const tp_step_input *in) {
     tp_plain plain;
-    const size_t size = tp_plain_begin(&self->packer, in, &plain);
+    const size_t size = tp_step_offer_plain_begin(&self->offer, in, &plain);
     if (size == 0) {
-        return -2;
+        return NOT_PLAIN;
     }
     PyObject *frame = PyBytes_FromStringAndSize(NULL, (Py_ssize_t)size);
     if (frame == NULL) {
         return -1;
     }
-    int sent = -2;
-    if (tp_plain_write(&self->packer, in, &plain, (uint8_t *)PyBytes_AS_STRING(frame))) {
-        sent = tp_send_window_send_own(self->window, frame);
-        if (!is_taken(self, in->lane.seq)) {
-            tp_plain_undo(&self->packer, &plain);
-        }
+    int sent = NOT_PLAIN;
+    if (tp_step_offer_plain_write(&self->offer, in, &plain, (uint8_t *)PyBytes_AS_STRING(frame))) {
+        sent = tp_py_window_send(self->window, frame);
+        tp_step_offer_plain_end(&self->offer, in, &plain);
     }
     Py_DECREF(frame);
     return sent;
 }
 
 static int send_packed(StepPacker *self, const tp_step_input *in) {
-    PyObject *frame = tp_packer_packed(self, in);
-    const int sent = frame == NULL ? -1 : tp_send_window_send_own(self->window, frame);
+    PyObject *frame = offer(self, in);
+    const int sent = frame == NULL ? -1 : tp_py_window_send(self->window, frame);
     Py_XDECREF(frame);
-    if (is_taken(self, in->lane.seq)) {
-        tp_packer_commit(&self->packer);
-    }
+    tp_step_offer_settle(&self->offer);
     return sent;
 }
 
-TP_HOT PyObject *tp_packer_send_next(StepPacker *self, PyObject *const *args, Py_ssize_t n) {
+TP_HOT PyObject *tp_py_send_next(StepPacker *self, PyObject *const *args, Py_ssize_t n) {
     int sent = -1;
     tp_step_input in;
-    tp_packer_arrays taken;
-    if (take_next(self, args, n, &in, &taken) == 0) {
-        if ((sent = send_plain(self, &in)) == -2) {
-            sent = send_packed(self, &in);
-        }
-        if (is_taken(self, in.lane.seq)) {
-            took(self, in.step);
-        }
+    tp_step_arrays taken;
+    if (take_next(self, args, n, &in, &taken) == 0 && (sent = send_plain(self, &in)) == NOT_PLAIN) {
+        sent = send_packed(self, &in);
     }
-    tp_packer_release(&taken);
+    tp_step_arrays_release(&taken);
     return sent < 0 ? NULL : PyLong_FromLong(sent);
 }
 
-PyObject *tp_packer_withdraw(StepPacker *self, PyObject *unused) {
+PyObject *tp_py_withdraw(StepPacker *self, PyObject *unused) {
     (void)unused;
-    settle(self);
+    if (self->window != NULL) {
+        tp_step_offer_settle(&self->offer);
+    }
     Py_RETURN_NONE;
 }
 
-PyObject *tp_packer_last_step(StepPacker *self, void *unused) {
+PyObject *tp_py_last_step(StepPacker *self, void *unused) {
     (void)unused;
-    if (self->offered != 0 && is_taken(self, self->offered)) {
-        return PyLong_FromUnsignedLongLong(self->offered_step);
-    }
-    return self->any_step ? PyLong_FromUnsignedLongLong(self->last_step) : Py_NewRef(Py_None);
+    uint64_t step;
+    return tp_step_offer_last(&self->offer, &step) ? PyLong_FromUnsignedLongLong(step) : Py_NewRef(Py_None);
 }

@@ -1,35 +1,24 @@
-/* The sending end of a lane, as far as every frame passes it: numbers, retains and hands over. */
+/* SendWindow: what a lane's sender does with each frame, in one call. */
 #ifndef TP_SEND_WINDOW_BINDING_H
 #define TP_SEND_WINDOW_BINDING_H
 
 #include "py/core.h"
+#include "pack/send_window.h"
 
-#define TP_FRAME_OVERHEAD 64u /* bytes charged per retained frame beside its own: bounds tiny ones */
+typedef struct SendWindow {
+    PyObject_HEAD
+    tp_send_window window; /* of bytes objects */
+    PyObject *put;         /* hands a frame to the transport; NULL: the garbage collector has cleared it */
+    tp_state *state;       /* of the module, which outlives its types */
+    uint64_t life;         /* state->forks when this was made: in a forked child it is another number */
+    uint8_t put_is_socket; /* put is a SocketSend */
+} SendWindow;
 
-/* What became of a frame. Up to TP_LOOK it is taken. */
-enum tp_sent { TP_TAKEN, TP_FIRST, TP_LOOK, TP_CLOSED, TP_MISADDRESSED, TP_FULL, TP_REFUSED };
+/* Hands over, numbers and keeps a frame whose header is the window's `next`; the header is not checked.
+ * Returns an enum tp_sent, or -1 with an exception. Where put() raised, the frame is kept all the same, for
+ * nobody knows whether it was sent: window.next tells whether the frame has its number. */
+int tp_py_window_send(SendWindow *self, PyObject *frame);
 
-typedef struct tp_send_window {
-    PyObject_HEAD tp_lane_header
-        next;       /* what the next frame must carry; receiver 0: the lane takes nothing now */
-    uint64_t first; /* oldest retained, or next.seq */
-    uint64_t bound, used;
-    uint64_t most;   /* of one frame, overhead included */
-    PyObject **ring; /* frame n at n & mask */
-    uint64_t mask;   /* capacity - 1; the ring is NULL before the first frame */
-    PyObject *put;
-    tp_state *state; /* of the module, which outlives its types */
-    uint64_t life;   /* of the process, by the module's count of forks */
-    uint32_t until_look;
-    uint8_t put_is_handoff;
-} tp_send_window;
-
-/* Hands a frame over, numbers and keeps it: an enum tp_sent, or -1 with an error. Its header is
- * the window's `next`, and is not looked at again. Where put() raised it is kept all the same, for
- * nobody knows how far it came; the window's `next` tells. */
-int tp_send_window_send_own(tp_send_window *self, PyObject *frame);
-
-/* handoff_binding.c: 1 taken, 0 not now, -1 with an error. */
-int tp_handoff_give(PyObject *handoff, PyObject *frame);
+int tp_init_send_window(PyObject *module);
 
 #endif

@@ -1,15 +1,14 @@
-/* Python's str of UTF-8. CPython's own decoder is made for long text: it takes twice as long as this
- * for the few bytes that a token reads as. */
-#include "py/core.h"
+/* Decodes short text. CPython's decoder is made for long text: for the few bytes of a token it takes twice
+ * as long as this one. */
+#include "py/str_binding.h"
+
 #include "text/utf8.h"
 
-#define SHORT 256u /* bytes; what is longer CPython decodes */
+#define SHORT 256u /* bytes; CPython decodes longer text */
 
 #define HIGH UINT64_C(0x8080808080808080)
 
-/* Two loads and two stores cover any 2 to 16 bytes, those in the middle twice where there are fewer
- * than both have: no loop, and no branch but for the width. */
-/* More than 16. */
+/* For more than 16 bytes. */
 static int is_ascii(const uint8_t *text, size_t size) {
     uint64_t seen = tp_load_u64(text + size - 8);
     for (size_t at = 0; at + 8 < size; at += 8) {
@@ -18,6 +17,8 @@ static int is_ascii(const uint8_t *text, size_t size) {
     return (seen & HIGH) == 0;
 }
 
+/* The first and the last bytes of 2 to 16 bytes. Two loads and two stores cover all of them, some of them
+ * twice: so there is no loop, and no branch but for the width. */
 typedef struct ends {
     uint64_t first, last;
 } ends;
@@ -50,7 +51,7 @@ static inline PyObject *make_short_ascii(size_t size, ends e) {
     return made;
 }
 
-/* Writes the characters of at most SHORT bytes; returns how many, or 0: they are not UTF-8. */
+/* Writes the characters of at most SHORT bytes. Returns how many, or 0 where the bytes are not UTF-8. */
 static size_t decode(const uint8_t *text, size_t size, uint32_t *chars, uint32_t *highest) {
     size_t n = 0;
     *highest = 0;
@@ -104,7 +105,7 @@ PyObject *tp_py_str(const uint8_t *text, size_t size) {
     if (size > 1 && size <= SHORT && !(size > 16 && is_ascii(text, size))) {
         uint32_t chars[SHORT], highest;
         const size_t n = decode(text, size, chars, &highest);
-        if (n == 1) { /* CPython keeps some of these */
+        if (n == 1) { /* CPython keeps objects for some single characters */
             return PyUnicode_FromOrdinal((int)highest);
         }
         if (n > 1) {

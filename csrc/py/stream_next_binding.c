@@ -8,7 +8,8 @@
 #define STREAK 16 /* items without giving way to the loop's other callbacks */
 
 typedef struct stream_next {
-    PyObject_HEAD tp_py_stream *stream;
+    PyObject_HEAD
+    tp_py_stream *stream;
     int parked; /* it is this one that waits */
 } stream_next;
 

@@ -19,28 +19,6 @@ PyObject *tp_table_events(const tp_table *t) {
     return list;
 }
 
-int tp_ints(PyObject *sequence, int32_t **values, uint32_t *count) {
-    PyObject *fast = PySequence_Fast(sequence, "a sequence of ints is needed");
-    if (fast == NULL) {
-        return -1;
-    }
-    const Py_ssize_t n = PySequence_Fast_GET_SIZE(fast);
-    *values = n > INT32_MAX / 8 ? NULL : PyMem_Malloc(((size_t)n + 1) * sizeof **values);
-    if (*values == NULL) {
-        PyErr_NoMemory();
-    }
-    for (Py_ssize_t i = 0; *values != NULL && i < n && !PyErr_Occurred(); i++) {
-        const long value = PyLong_AsLong(PySequence_Fast_GET_ITEM(fast, i));
-        if (value > INT32_MAX || value < INT32_MIN) {
-            PyErr_SetString(PyExc_OverflowError, "a token id does not fit int32");
-        }
-        (*values)[i] = (int32_t)value;
-    }
-    *count = (uint32_t)n;
-    Py_DECREF(fast);
-    return PyErr_Occurred() ? -1 : 0;
-}
-
 static PyObject *table_new(PyTypeObject *type, PyObject *args, PyObject *kwargs) {
     static char *names[] = {"processor",  "ranks",       "slots", "vocab_size", "eos_token_ids",
                             "park_bytes", "merge_bytes", "vocab", NULL};

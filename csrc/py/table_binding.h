@@ -7,16 +7,14 @@
 #include "table/table.h"
 
 typedef struct {
-    PyObject_HEAD tp_table table;
+    PyObject_HEAD
+    tp_table table;
     tp_state *state;
     PyObject *vocab; /* whose table it reads; None without text */
 } TableObject;
 
 /* The events of the last call as a list of tuples, None where there are none. */
 PyObject *tp_table_events(const tp_table *t);
-
-/* Fills a PyMem array with the ints of a sequence; 0, or -1 with an exception set. */
-int tp_ints(PyObject *sequence, int32_t **values, uint32_t *count);
 
 /* table_feed_binding.c: what workers sent. */
 PyObject *tp_table_py_feed(PyObject *self, PyObject *args);
@@ -43,5 +41,7 @@ PyObject *tp_table_py_text_tail(PyObject *self, PyObject *arg);
 PyObject *tp_table_py_annex_offset(PyObject *self, PyObject *arg);
 PyObject *tp_table_py_release(PyObject *self, PyObject *arg);
 PyObject *tp_table_py_shed(PyObject *self, PyObject *args);
+
+int tp_init_table(PyObject *module);
 
 #endif

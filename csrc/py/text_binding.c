@@ -1,9 +1,11 @@
 /* Text: the text of one sequence, for those who have tokens and no pipeline. */
 #include "py/text_binding.h"
+#include "py/str_binding.h"
 #include "py/table_binding.h"
 
 typedef struct {
-    PyObject_HEAD tp_text *text;
+    PyObject_HEAD
+    tp_text *text;
     PyObject *vocab;
 } TextObject;
 

@@ -6,7 +6,8 @@
 #include "text/text.h"
 
 typedef struct {
-    PyObject_HEAD tp_vocab vocab;
+    PyObject_HEAD
+    tp_vocab vocab;
     tp_foreign foreign;
     PyObject *factory; /* of foreign streams, or NULL */
     PyObject *last;    /* what the last of their calls returned */

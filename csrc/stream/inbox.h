@@ -7,7 +7,8 @@
 #define TP_INBOX_H
 
 #include "stream/stream.h"
-#include "wire/frame.h"
+#include "wire/output.h"
+#include "wire/result.h"
 
 enum tp_note_kind {
     TP_NOTE_ENDED = 0, /* its final row was applied; the inbox no longer knows it */

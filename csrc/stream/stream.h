@@ -3,6 +3,7 @@
 #define TP_STREAM_H
 
 #include "wire/layout.h"
+#include "wire/result.h"
 
 /* What an item holds; numbered as types.RequestOutputKind. */
 enum tp_output_kind { TP_CUMULATIVE = 0, TP_DELTA = 1, TP_FINAL_ONLY = 2 };

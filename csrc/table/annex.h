@@ -6,6 +6,7 @@
 #define TP_ANNEX_H
 
 #include "wire/layout.h"
+#include "wire/result.h"
 
 #define TP_WRAP_BYTES 16u
 

@@ -8,7 +8,8 @@
 #include "table/table_basis.h"
 #include "table/table_space.h"
 #include "text/text.h"
-#include "wire/frame.h"
+#include "wire/output.h"
+#include "wire/step.h"
 
 #define TP_NO_CLIENT UINT16_MAX
 #define TP_MAX_ERROR 1024 /* bytes of an error text that travel with a final row */

@@ -2,7 +2,8 @@
 #ifndef TP_TABLE_BASIS_H
 #define TP_TABLE_BASIS_H
 
-#include "wire/frame.h"
+#include "wire/result.h"
+#include "wire/step.h"
 
 struct tp_binding;
 

@@ -3,6 +3,7 @@
 #define TP_TABLE_SPACE_H
 
 #include "wire/layout.h"
+#include "wire/result.h"
 
 typedef struct tp_space {
     uint64_t *keys;

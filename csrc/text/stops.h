@@ -4,6 +4,7 @@
 #define TP_STOPS_H
 
 #include "wire/layout.h"
+#include "wire/result.h"
 
 #define TP_MAX_STOP_BYTES 16384u /* of all stop strings of a request */
 

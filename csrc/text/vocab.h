@@ -3,6 +3,7 @@
 #define TP_VOCAB_H
 
 #include "wire/layout.h"
+#include "wire/result.h"
 
 enum tp_word_flag {
     TP_WORD_NONE = 1,    /* no such id: reads as nothing, as if it were not there */

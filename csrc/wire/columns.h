@@ -1,39 +1,36 @@
-/* What StepFrame and OutputFrame share: the envelope, the body of columns, sums over counts. */
+/* What StepFrame and OutputFrame share: a header of integers and a body of columns. */
 #ifndef TP_COLUMNS_H
 #define TP_COLUMNS_H
 
 #include "wire/layout.h"
 #include "wire/msgpack.h"
+#include "wire/result.h"
 
-#define TP_LANE_FIELDS 4  /* instance, sender, receiver, seq */
-#define TP_STEP_FIELDS 10 /* header integers of a StepFrame */
-#define TP_OUT_FIELDS  9
-
-/* A column of a parsed body. data is NULL where it is absent or empty. */
+/* A column of a parsed body. `data` is NULL where the column is absent or empty. */
 typedef struct tp_column {
     const uint8_t *data;
     uint32_t size; /* bytes */
     uint32_t seen;
 } tp_column;
 
-/* A column to write; left out where size is 0. */
+/* A column to write. A column of size 0 is left out. */
 typedef struct tp_part {
     uint32_t id;
     const void *data;
     size_t size; /* bytes */
 } tp_part;
 
-/* Reads [kind, version and the head of the header array; *elements says how long that is. */
-tp_result tp_envelope_read(tp_reader *r, uint32_t *kind, uint32_t *elements);
-
-/* Reads a whole frame of columns: `fields` header integers, then columns 1..last into columns[id]. */
+/* Reads a whole frame: `fields` header integers, then columns 1 to last into columns[id]. Columns with
+ * other ids are skipped. */
 tp_result tp_columns_read(const uint8_t *data, size_t size, uint32_t kind, uint64_t *header, uint32_t fields,
                           tp_column *columns, uint32_t last);
 
-/* Writes what stands before the columns, of which there are `present`; returns its end. */
+/* Writes what stands before the columns, of which there are `present`. Returns its end. */
 uint8_t *tp_head_write(uint32_t kind, const uint64_t *header, uint32_t fields, uint8_t present, uint8_t *out);
 
+/* Returns the exact size of a frame. */
 size_t tp_columns_size(const uint64_t *header, uint32_t fields, const tp_part *parts, uint32_t n);
+/* Writes a frame, and returns how many bytes it has. */
 size_t tp_columns_write(uint32_t kind, const uint64_t *header, uint32_t fields, const tp_part *parts,
                         uint32_t n, uint8_t *out);
 
@@ -46,16 +43,18 @@ static inline tp_result tp_take(const tp_column *column, uint64_t n, uint32_t wi
     return TP_OK;
 }
 
-/* The logprob columns of either frame, checked against counts (u16 or u32 wide; NULL = all 1). */
+/* The logprob columns of either frame. */
 typedef struct tp_logprobs {
     const uint8_t *k, *ids, *values, *ranks;
     uint32_t entries, tokens;
 } tp_logprobs;
 
+/* Takes the four logprob columns, and checks them against the counts: u16 or u32, by counts_width, or
+ * NULL, which is all 1. */
 tp_result tp_logprobs_take(const tp_column *four, uint32_t rows, const uint8_t *counts, uint32_t counts_width,
                            tp_logprobs *lp);
 
-/* The two columns of bytes, of u32 lengths, at `two`: at most `most` bytes. */
+/* Takes a column of u32 lengths and, behind it, the column of the bytes: at most `most` bytes. */
 tp_result tp_bytes_take(const tp_column *two, uint32_t rows, uint32_t most, const uint8_t **lengths,
                         const uint8_t **bytes, uint32_t *size);
 

@@ -1,5 +1,5 @@
-/* The one place that knows a number of the wire: kinds, columns, statuses, limits, the handle.
- * docs/wire.md says the same in prose; tests/wire/test_layout.py compares the two with Python's. */
+/* All numbers of the wire stand here: kinds, columns, statuses, limits and the bits of a handle.
+ * docs/wire.md explains them. tests/wire/test_layout.py compares them with Python's. */
 #ifndef TP_LAYOUT_H
 #define TP_LAYOUT_H
 
@@ -8,7 +8,8 @@
 
 #define TP_WIRE_VERSION 1
 
-/* What a publish runs through: kept together, so that it lies in few pages and lines of memory. */
+/* Marks the functions that a publish calls. The linker places them side by side, so that they take few
+ * pages and cache lines. */
 #define TP_HOT __attribute__((hot))
 
 /* First element of every frame: [kind, version, header, body]. */
@@ -43,7 +44,7 @@ enum tp_finish {
 
 /* Columns of a StepFrame. Little-endian arrays in msgpack bins; an absent column is its default. */
 enum tp_step_column {
-    TP_STEP_HANDLES = 1,    /* i64[rows], absent: those of the frame before, each a row further */
+    TP_STEP_HANDLES = 1,    /* i64[rows], absent: the handles of the frame before, whose rows go on */
     TP_STEP_COUNTS = 2,     /* u16[rows], default all 1 */
     TP_STEP_TOKENS = 3,     /* i32[tokens], required when tokens > 0 */
     TP_STEP_STATUS = 4,     /* u8[rows], default all 0 (ok) */
@@ -53,7 +54,7 @@ enum tp_step_column {
     TP_STEP_LP_VALUES = 8,  /* f32[entries], as ids */
     TP_STEP_LP_RANKS = 9,   /* i32[lp_tokens], rank of the sampled token, one per token with logprobs */
     TP_STEP_ANNEX_LEN = 10, /* u32[rows], bytes of its annex, default all 0 */
-    TP_STEP_ANNEX = 11      /* the bytes, rows one after another; what they mean is no business of C */
+    TP_STEP_ANNEX = 11      /* the bytes, rows one after another; C does not read them */
 };
 #define TP_STEP_LAST TP_STEP_ANNEX
 
@@ -63,7 +64,8 @@ enum tp_output_column {
     TP_OUT_COUNTS = 2,      /* u32[rows], default all 1 */
     TP_OUT_TOKENS = 3,      /* i32[tokens] */
     TP_OUT_OFFSETS = 4,     /* u32[rows], output tokens of the request before this row; a final row
-                             * without tokens may say TP_OFFSET_UNKNOWN: it ends where it stands */
+                             * without tokens may say TP_OFFSET_UNKNOWN: then its request ends after
+                             * the tokens that the client has */
     TP_OUT_FINISH = 5,      /* u8[rows], enum tp_finish, default all 0 */
     TP_OUT_STOP_REASON = 6, /* i32[rows], token id or -1; default all -1 */
     TP_OUT_LP_K = 7,        /* as in a StepFrame */
@@ -91,26 +93,9 @@ enum tp_output_column {
 #define TP_MAX_ENTRIES 268435456u /* logprobs in a frame */
 #define TP_MAX_TEXT    268435456u /* bytes of text in a frame */
 #define TP_MAX_ANNEX   268435456u /* bytes of annexes in a frame */
-#define TP_MAX_HEADER  32         /* more elements in a header array than this are refused */
+#define TP_MAX_HEADER  32         /* elements of a header array */
 
-typedef enum tp_result {
-    TP_OK = 0,
-    TP_E_TRUNCATED, /* the bytes end inside a value */
-    TP_E_MSGPACK,   /* not the MessagePack type that belongs here */
-    TP_E_KIND,      /* another kind of frame than asked for */
-    TP_E_VERSION,   /* a version we do not speak */
-    TP_E_HEADER,    /* header too short, or a value out of range */
-    TP_E_COLUMN,    /* a column's length does not fit rows or tokens, or it comes twice */
-    TP_E_COUNTS,    /* counts do not sum to tokens */
-    TP_E_LOGPROBS,  /* logprob columns do not fit one another */
-    TP_E_TRAILING,  /* bytes after the frame */
-    TP_E_LIMIT,     /* more rows or tokens than TP_MAX_* */
-    TP_E_MEMORY,
-    TP_E_BASIS,  /* continues a frame that is not the one before, or has other rows */
-    TP_E_FOREIGN /* the tokenizer's own decoder failed */
-} tp_result;
-
-/* What every frame's header begins with; the transport reads these and nothing else. */
+/* The first four integers of every header. The transport reads these and nothing else. */
 typedef struct tp_lane_header {
     uint64_t instance, sender, receiver, seq;
 } tp_lane_header;
@@ -142,9 +127,7 @@ static inline int64_t tp_load_i64(const uint8_t *p) {
 }
 
 #if defined(__BYTE_ORDER__) && __BYTE_ORDER__ != __ORDER_LITTLE_ENDIAN__
-#error "the wire is little-endian; a big-endian port needs swapping loads and stores here"
+#error "the wire is little-endian: a big-endian port must swap bytes in these functions"
 #endif
-
-const char *tp_result_text(tp_result result);
 
 #endif

@@ -1,9 +1,9 @@
-/* Walks a MessagePack value of any shape, so that a general decoder may be let loose on it. */
+/* Checks a MessagePack value of any shape before a general decoder reads it. */
 #include "wire/msgpack.h"
 
 #define MAX_DEPTH 16
 
-/* Finds the size of a scalar's or string's bytes behind its tag, or the children of a collection. */
+/* Finds how many bytes follow the tag of a scalar or string, or how many children a collection has. */
 static tp_result measure(tp_reader *r, uint64_t *bytes, uint64_t *children) {
     uint64_t value;
     uint32_t count;
@@ -40,12 +40,12 @@ static tp_result measure(tp_reader *r, uint64_t *bytes, uint64_t *children) {
     if (tag >= 0xcc && tag <= 0xd3) {
         return tp_read_tagged(r, (size_t)1 << ((tag - 0xcc) & 3), &value);
     }
-    return TP_E_MSGPACK; /* extension types and the tag that is never used */
+    return TP_E_MSGPACK; /* an extension type, or the tag that MessagePack never uses */
 }
 
 tp_result tp_value_check(const uint8_t *data, size_t size, uint32_t max_depth) {
     tp_reader r = {data, data + size};
-    uint64_t open[MAX_DEPTH + 1] = {1}; /* values still to come, per level */
+    uint64_t open[MAX_DEPTH + 1] = {1}; /* per level: values that still follow */
     uint32_t depth = 0;
     if (max_depth > MAX_DEPTH) {
         max_depth = MAX_DEPTH;
@@ -65,7 +65,8 @@ tp_result tp_value_check(const uint8_t *data, size_t size, uint32_t max_depth) {
         if (result != TP_OK) {
             return result;
         }
-        /* every child takes a byte: a decoder that reserves room for a count reserves no more than this */
+        /* Each child takes a byte at least. So a decoder never reserves room for more children than there
+         * are bytes. */
         if (bytes > tp_left(&r) || children > tp_left(&r)) {
             return TP_E_TRUNCATED;
         }

@@ -1,11 +1,12 @@
-/* The few MessagePack types a frame is made of. Reads check every length against what is left;
- * writes use the shortest form, as every msgpack library does, so that equal values are equal bytes. */
+/* The MessagePack types that a frame consists of. A read checks each length against the bytes that are
+ * left. A write uses the shortest form, as all msgpack libraries do, so equal values give equal bytes. */
 #ifndef TP_MSGPACK_H
 #define TP_MSGPACK_H
 
 #include <string.h>
 
 #include "wire/layout.h"
+#include "wire/result.h"
 
 typedef struct tp_reader {
     const uint8_t *at, *end;
@@ -25,7 +26,7 @@ static inline uint64_t tp_big_endian(const uint8_t *p, size_t width) {
     }
 }
 
-/* Reads the tag at hand and the big-endian number of `width` bytes behind it. */
+/* Reads a tag and the big-endian number of `width` bytes that follows it. */
 static inline tp_result tp_read_tagged(tp_reader *r, size_t width, uint64_t *value) {
     if (tp_left(r) < 1 + width) {
         return TP_E_TRUNCATED;
@@ -35,7 +36,7 @@ static inline tp_result tp_read_tagged(tp_reader *r, size_t width, uint64_t *val
     return TP_OK;
 }
 
-/* Any integer form that holds a value >= 0; the shortest is not insisted on. */
+/* Reads an integer >= 0 in any form, also in a longer one than it needs. */
 static inline tp_result tp_read_uint(tp_reader *r, uint64_t *value) {
     if (tp_left(r) == 0) {
         return TP_E_TRUNCATED;
@@ -49,7 +50,7 @@ static inline tp_result tp_read_uint(tp_reader *r, uint64_t *value) {
     if (tag >= 0xcc && tag <= 0xcf) {
         return tp_read_tagged(r, (size_t)1 << (tag - 0xcc), value);
     }
-    if (tag >= 0xd0 && tag <= 0xd3) { /* signed forms: only where not negative */
+    if (tag >= 0xd0 && tag <= 0xd3) { /* a signed form: its value must not be negative */
         const size_t width = (size_t)1 << (tag - 0xd0);
         tp_result result = tp_read_tagged(r, width, value);
         if (result == TP_OK && *value >> (8 * width - 1) != 0) {
@@ -73,7 +74,7 @@ static inline tp_result tp_read_u32(tp_reader *r, uint32_t *value) {
     return TP_OK;
 }
 
-/* One of the two collections: `fix` is the short form's tag, `tag16` the 16-bit one's. */
+/* Reads the head of an array or a map. `fix` is the tag of the short form, `tag16` that of the 16-bit form. */
 static inline tp_result tp_read_count(tp_reader *r, uint8_t fix, uint8_t tag16, uint32_t *count) {
     if (tp_left(r) == 0) {
         return TP_E_TRUNCATED;
@@ -125,8 +126,8 @@ static inline tp_result tp_read_bin(tp_reader *r, const uint8_t **data, uint32_t
     return TP_OK;
 }
 
-/* Whether the bytes are exactly one value without extension types, nested at most max_depth (<= 16)
- * deep, in which no length or count exceeds the bytes that are left. */
+/* Checks that the bytes are exactly one value, that it has no extension types and is nested at most
+ * max_depth (<= 16) deep, and that no length or count in it exceeds the bytes that are left. */
 tp_result tp_value_check(const uint8_t *data, size_t size, uint32_t max_depth);
 
 static inline size_t tp_uint_size(uint64_t v) {

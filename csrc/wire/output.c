@@ -1,14 +1,9 @@
-/* The OutputFrame: what one flush brings one client. */
-#include "wire/columns.h"
-#include "wire/frame.h"
+/* Reads and writes OutputFrames. */
+#include "wire/output.h"
 
-tp_result tp_output_parse(const uint8_t *data, size_t size, tp_output_view *view) {
-    uint64_t h[TP_OUT_FIELDS];
-    tp_column c[TP_OUT_LAST + 1];
-    tp_result result = tp_columns_read(data, size, TP_KIND_OUTPUT, h, TP_OUT_FIELDS, c, TP_OUT_LAST);
-    if (result != TP_OK) {
-        return result;
-    }
+#include "wire/columns.h"
+
+static tp_result read_header(const uint64_t *h, tp_output_view *view) {
     if (h[4] > UINT32_MAX || h[5] > UINT32_MAX) {
         return TP_E_HEADER;
     }
@@ -23,6 +18,11 @@ tp_result tp_output_parse(const uint8_t *data, size_t size, tp_output_view *view
         .tokens = (uint32_t)h[7],
         .mono_ns = h[8],
     };
+    return TP_OK;
+}
+
+/* Reads the columns of a fixed width. */
+static tp_result read_rows(const tp_column *c, tp_output_view *view) {
     const uint32_t rows = view->rows, tokens = view->tokens;
     if (c[TP_OUT_KEYS].size != rows * 8 || c[TP_OUT_TOKENS].size != tokens * 4 ||
         c[TP_OUT_OFFSETS].size != rows * 4) {
@@ -31,43 +31,48 @@ tp_result tp_output_parse(const uint8_t *data, size_t size, tp_output_view *view
     view->keys = c[TP_OUT_KEYS].data;
     view->token_ids = c[TP_OUT_TOKENS].data;
     view->offsets = c[TP_OUT_OFFSETS].data;
-    if (tp_take(&c[TP_OUT_COUNTS], rows, 4, &view->counts) != TP_OK ||
-        tp_take(&c[TP_OUT_FINISH], rows, 1, &view->finish) != TP_OK ||
-        tp_take(&c[TP_OUT_STOP_REASON], rows, 4, &view->stop_reason) != TP_OK ||
-        tp_take(&c[TP_OUT_ERROR_LEN], rows, 2, &view->error_len) != TP_OK ||
-        tp_take(&c[TP_OUT_TEXT_OFFSET], rows, 4, &view->text_offset) != TP_OK ||
-        tp_take(&c[TP_OUT_STOP_STRING], rows, 4, &view->stop_string) != TP_OK ||
-        tp_take(&c[TP_OUT_CACHED], rows, 4, &view->cached) != TP_OK ||
-        tp_take(&c[TP_OUT_ANNEX_OFFSET], rows, 8, &view->annex_offset) != TP_OK) {
-        return TP_E_COLUMN;
-    }
-    if ((view->counts == NULL ? rows : tp_sum_u32(view->counts, rows)) != tokens) {
-        return TP_E_COUNTS;
-    }
+    TP_TRY(tp_take(&c[TP_OUT_COUNTS], rows, 4, &view->counts));
+    TP_TRY(tp_take(&c[TP_OUT_FINISH], rows, 1, &view->finish));
+    TP_TRY(tp_take(&c[TP_OUT_STOP_REASON], rows, 4, &view->stop_reason));
+    TP_TRY(tp_take(&c[TP_OUT_ERROR_LEN], rows, 2, &view->error_len));
+    TP_TRY(tp_take(&c[TP_OUT_TEXT_OFFSET], rows, 4, &view->text_offset));
+    TP_TRY(tp_take(&c[TP_OUT_STOP_STRING], rows, 4, &view->stop_string));
+    TP_TRY(tp_take(&c[TP_OUT_CACHED], rows, 4, &view->cached));
+    TP_TRY(tp_take(&c[TP_OUT_ANNEX_OFFSET], rows, 8, &view->annex_offset));
+    return (view->counts == NULL ? rows : tp_sum_u32(view->counts, rows)) == tokens ? TP_OK : TP_E_COUNTS;
+}
+
+/* Reads the columns of bytes. */
+static tp_result read_bytes(const tp_column *c, tp_output_view *view) {
+    const uint32_t rows = view->rows;
     const uint64_t error_bytes = view->error_len == NULL ? 0 : tp_sum_u16(view->error_len, rows);
     if (c[TP_OUT_ERROR].size != error_bytes) {
         return TP_E_COLUMN;
     }
     view->error = c[TP_OUT_ERROR].data;
     view->error_bytes = (uint32_t)error_bytes;
-    result = tp_bytes_take(&c[TP_OUT_TEXT_LEN], rows, TP_MAX_TEXT, &view->text_len, &view->text,
-                           &view->text_bytes);
-    if (result == TP_OK) {
-        result = tp_bytes_take(&c[TP_OUT_ANNEX_LEN], rows, TP_MAX_ANNEX, &view->annex_len, &view->annex,
-                               &view->annex_bytes);
-    }
-    if (result != TP_OK) {
-        return result;
-    }
+    TP_TRY(tp_bytes_take(&c[TP_OUT_TEXT_LEN], rows, TP_MAX_TEXT, &view->text_len, &view->text,
+                         &view->text_bytes));
+    return tp_bytes_take(&c[TP_OUT_ANNEX_LEN], rows, TP_MAX_ANNEX, &view->annex_len, &view->annex,
+                         &view->annex_bytes);
+}
+
+tp_result tp_output_parse(const uint8_t *data, size_t size, tp_output_view *view) {
+    uint64_t h[TP_OUT_FIELDS];
+    tp_column c[TP_OUT_LAST + 1];
     tp_logprobs lp;
-    result = tp_logprobs_take(&c[TP_OUT_LP_K], rows, view->counts, 4, &lp);
+    TP_TRY(tp_columns_read(data, size, TP_KIND_OUTPUT, h, TP_OUT_FIELDS, c, TP_OUT_LAST));
+    TP_TRY(read_header(h, view));
+    TP_TRY(read_rows(c, view));
+    TP_TRY(read_bytes(c, view));
+    TP_TRY(tp_logprobs_take(&c[TP_OUT_LP_K], view->rows, view->counts, 4, &lp));
     view->lp_k = lp.k;
     view->lp_ids = lp.ids;
     view->lp_values = lp.values;
     view->lp_ranks = lp.ranks;
     view->lp_entries = lp.entries;
     view->lp_tokens = lp.tokens;
-    return result;
+    return TP_OK;
 }
 
 static void describe(const tp_output_rows *r, uint64_t *header, tp_part *parts) {

@@ -1,14 +1,9 @@
-/* The StepFrame: what one step of one worker rank produced. */
-#include "wire/columns.h"
-#include "wire/frame.h"
+/* Reads and writes StepFrames. */
+#include "wire/step.h"
 
-tp_result tp_step_parse(const uint8_t *data, size_t size, tp_step_view *view) {
-    uint64_t h[TP_STEP_FIELDS];
-    tp_column c[TP_STEP_LAST + 1];
-    tp_result result = tp_columns_read(data, size, TP_KIND_STEP, h, TP_STEP_FIELDS, c, TP_STEP_LAST);
-    if (result != TP_OK) {
-        return result;
-    }
+#include "wire/columns.h"
+
+static tp_result read_header(const uint64_t *h, tp_step_view *view) {
     if (h[4] >> TP_DP_BITS != 0 || h[5] > UINT32_MAX) {
         return TP_E_HEADER;
     }
@@ -24,6 +19,10 @@ tp_result tp_step_parse(const uint8_t *data, size_t size, tp_step_view *view) {
         .tokens = (uint32_t)h[8],
         .mono_ns = h[9],
     };
+    return TP_OK;
+}
+
+static tp_result read_rows(const tp_column *c, tp_step_view *view) {
     const uint32_t rows = view->rows, tokens = view->tokens;
     view->continues = rows > 0 && c[TP_STEP_HANDLES].data == NULL;
     if ((!view->continues && c[TP_STEP_HANDLES].size != rows * 8) ||
@@ -32,25 +31,28 @@ tp_result tp_step_parse(const uint8_t *data, size_t size, tp_step_view *view) {
     }
     view->handles = c[TP_STEP_HANDLES].data;
     view->token_ids = c[TP_STEP_TOKENS].data;
-    if (tp_take(&c[TP_STEP_COUNTS], rows, 2, &view->counts) != TP_OK ||
-        tp_take(&c[TP_STEP_STATUS], rows, 1, &view->status) != TP_OK ||
-        tp_take(&c[TP_STEP_POSITION], rows, 4, &view->position) != TP_OK) {
-        return TP_E_COLUMN;
-    }
-    if ((view->counts == NULL ? rows : tp_sum_u16(view->counts, rows)) != tokens) {
-        return TP_E_COUNTS;
-    }
+    TP_TRY(tp_take(&c[TP_STEP_COUNTS], rows, 2, &view->counts));
+    TP_TRY(tp_take(&c[TP_STEP_STATUS], rows, 1, &view->status));
+    TP_TRY(tp_take(&c[TP_STEP_POSITION], rows, 4, &view->position));
+    return (view->counts == NULL ? rows : tp_sum_u16(view->counts, rows)) == tokens ? TP_OK : TP_E_COUNTS;
+}
+
+tp_result tp_step_parse(const uint8_t *data, size_t size, tp_step_view *view) {
+    uint64_t h[TP_STEP_FIELDS];
+    tp_column c[TP_STEP_LAST + 1];
     tp_logprobs lp;
-    result = tp_logprobs_take(&c[TP_STEP_LP_K], rows, view->counts, 2, &lp);
+    TP_TRY(tp_columns_read(data, size, TP_KIND_STEP, h, TP_STEP_FIELDS, c, TP_STEP_LAST));
+    TP_TRY(read_header(h, view));
+    TP_TRY(read_rows(c, view));
+    TP_TRY(tp_logprobs_take(&c[TP_STEP_LP_K], view->rows, view->counts, 2, &lp));
     view->lp_k = lp.k;
     view->lp_ids = lp.ids;
     view->lp_values = lp.values;
     view->lp_ranks = lp.ranks;
     view->lp_entries = lp.entries;
     view->lp_tokens = lp.tokens;
-    return result != TP_OK ? result
-                           : tp_bytes_take(&c[TP_STEP_ANNEX_LEN], rows, TP_MAX_ANNEX, &view->annex_len,
-                                           &view->annex, &view->annex_bytes);
+    return tp_bytes_take(&c[TP_STEP_ANNEX_LEN], view->rows, TP_MAX_ANNEX, &view->annex_len, &view->annex,
+                         &view->annex_bytes);
 }
 
 static void describe(const tp_step_rows *r, uint64_t *header, tp_part *parts) {

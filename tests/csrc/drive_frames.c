@@ -6,8 +6,11 @@
 #include <string.h>
 
 #include "pack/packer.h"
-#include "wire/frame.h"
+#include "pack/packer_positions.h"
+#include "wire/envelope.h"
 #include "wire/msgpack.h"
+#include "wire/output.h"
+#include "wire/step.h"
 
 static uint64_t state;
 
@@ -171,7 +174,7 @@ static void damage_frame(const uint8_t *frame, size_t size, long rounds) {
 /* Packs steps of chance values from memory of exactly their size; what is packed must be a frame. */
 static void pack_steps(long rounds) {
     tp_packer p;
-    must(tp_packer_init(&p, 3, 0, 4, 100) == 0, "memory");
+    must(tp_packer_init(&p, 3, 0, 4, 100) == TP_OK, "memory");
     for (long i = 0; i < rounds; i++) {
         const size_t n = chance(6), drained = chance(3);
         int64_t *handles = malloc((n + drained) * 8 + 1);

@@ -1,40 +1,22 @@
-"""The pure half of the frame codec, without Python and under the sanitizers."""
+"""The codec and the packer, without Python and under the sanitizers, on damaged frames."""
 
 from __future__ import annotations
 
-import os
-import shutil
-import subprocess
 from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parents[2]
+from tests.csrc.build import ROOT, build, run
+
 VECTORS = ROOT / "tests" / "wire" / "vectors"
-SOURCES = [path for room in ("wire", "pack") for path in sorted((ROOT / "csrc" / room).glob("*.c"))]
-FLAGS = (
-    "-std=c11 -O1 -g -Wall -Wextra -Werror -fsanitize=address,undefined -fno-sanitize-recover=all"
-).split()
 
 
 def drive(folder: Path, seed: int, rounds: int) -> str:
-    """Build the driver and run it over all vectors; return what it says."""
-    compiler = os.environ.get("CC") or shutil.which("gcc") or shutil.which("cc")
-    assert compiler is not None, "a C compiler is part of what a developer has"
-    program = folder / "drive_frames"
-    driver = Path(__file__).parent / "drive_frames.c"
-    sources = [str(path) for path in SOURCES]
-    include = ["-I", str(ROOT / "csrc")]
-    # `make test-c` preloads the sanitizers for Python; the compiler and the driver do without.
-    env = {k: v for k, v in os.environ.items() if k not in ("LD_PRELOAD", "ASAN_OPTIONS")}
-    build = [compiler, *FLAGS, *include, str(driver), *sources, "-o", str(program)]
-    subprocess.run(build, check=True, env=env)
+    """Run the driver over all vectors and return what it prints."""
     frames = sorted(str(path) for path in VECTORS.glob("*/*.bin"))
-    done = subprocess.run(
-        [str(program), str(seed), str(rounds), *frames], capture_output=True, text=True, env=env
+    return run(
+        build(folder, "drive_frames", "buffer.c", "wire", "pack"), str(seed), str(rounds), *frames
     )
-    assert done.returncode == 0, done.stderr
-    return done.stdout
 
 
 @pytest.mark.case("B50")

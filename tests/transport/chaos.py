@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import deque
 from typing import Any
 
-from tokenpipe._core import Intake
+from tokenpipe._core import SocketRecv
 
 
 class Net:
@@ -76,7 +76,7 @@ class Receiver(Port):
     def recv_run(
         self, limit: int, next_header: tuple[int, int, int, int], out: list[Any]
     ) -> tuple[bytes, bytes] | None:
-        return Intake(self._part, 0, IndexError).take(limit, next_header, out)
+        return SocketRecv(self._part, 0, IndexError).take(limit, next_header, out)
 
     def _part(self, _flags: int) -> bytes:
         if self._parts:

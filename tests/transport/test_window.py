@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -141,3 +142,11 @@ def test_a_frame_that_its_receiver_would_refuse_is_not_taken_however_much_room_t
 
     assert window.send(frame(1001)) == _core.SEND_FULL and window.next_seq == 1
     assert window.send(frame(1000)) <= _core.SENT_LOOK and len(frames) == 1
+
+
+@pytest.mark.parametrize("wrong", [-1, 1 << 64])
+def test_a_number_that_is_no_u64_is_refused(wrong: int) -> None:
+    with pytest.raises(OverflowError):
+        SendWindow(wrong)
+    with pytest.raises(OverflowError):
+        SendWindow(1, max_frame=wrong)

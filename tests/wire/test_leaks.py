@@ -29,7 +29,7 @@ SENDER = _core.StepPacker(0, 0, 4, 100, WINDOW, lambda value, letter, name: np.a
 TENSORS = [kind(HANDLES[1:]) for kind in (tensor_type(), tensor_type(major=2))]
 STEPS = count(2)  # a rank's steps grow
 TABLE = _core.Table(0, [0], 4, 100, [], 1 << 16, 1 << 16)
-HANDOFF = _core.Handoff(lambda frame, flags: None, 1, ValueError)
+SOCKET_SEND = _core.SocketSend(lambda frame, flags: None, 1, ValueError)
 
 ANNEX = pack_annex(RowAnnex(pooled=[1.0], extra=b"x"), 1)
 
@@ -73,13 +73,15 @@ CALLS: dict[str, Callable[[], object]] = {
     "SendWindow, between": lambda: WINDOW.between(1, 9),
     "SendWindow, misaddressed": lambda: WINDOW.send(STEP),
     "SendWindow, no frame": lambda: WINDOW.send(b"x"),
-    "Handoff": lambda: HANDOFF(STEP),
-    "Handoff, refused": lambda: _core.Handoff(len, 1, ValueError)(STEP),  # type: ignore[arg-type]
-    "Intake": lambda: _core.Intake(lambda flags: STEP, 0, ValueError).take(2, (1, 2, 3, 4), []),
-    "Intake, taken": lambda: _core.Intake(lambda flags: STEP, 0, ValueError).take(
+    "SocketSend": lambda: SOCKET_SEND(STEP),
+    "SocketSend, refused": lambda: _core.SocketSend(len, 1, ValueError)(STEP),  # type: ignore[arg-type]
+    "SocketRecv": lambda: _core.SocketRecv(lambda flags: STEP, 0, ValueError).take(
+        2, (1, 2, 3, 4), []
+    ),
+    "SocketRecv, taken": lambda: _core.SocketRecv(lambda flags: STEP, 0, ValueError).take(
         1, (1 << 60, 2, 3, 4), []
     ),
-    "Intake, nothing": lambda: _core.Intake(len, 0, TypeError).take(2, (1, 2, 3, 4), []),  # type: ignore[arg-type]
+    "SocketRecv, nothing": lambda: _core.SocketRecv(len, 0, TypeError).take(2, (1, 2, 3, 4), []),  # type: ignore[arg-type]
     "feed_run": lambda: TABLE.feed_run(0, [STEP, OUTPUT, None], 0),
     "StepPacker": lambda: _core.StepPacker(0, 0, 4),
     "pack, annexes": lambda: PACKER.pack(

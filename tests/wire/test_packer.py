@@ -130,6 +130,17 @@ def test_one_bad_token_harms_one_row(token: int) -> None:
     assert packer.bad_tokens == 1
 
 
+def test_no_frame_has_more_rows_than_a_reader_takes() -> None:
+    half = 1 << 19  # each row is bad and drained: its marker needs a row of its own
+    packer = _core.StepPacker(DP, TP, SLOTS, VOCAB)
+    rows = np.full(half, handle(0)), np.full(half, VOCAB)
+    drained = np.full(half, 1, np.uint8)
+    with pytest.raises(RowError, match=f"{3 * half} rows are too many"):
+        packer.pack(*HEADER, *rows, status=drained, drained=rows[0])
+    frame = StepFrame.unpack(packer.pack(*HEADER, *rows, status=drained))
+    assert frame.rows == 2 * half
+
+
 GOOD: dict[str, Any] = {"handles": np.array([handle(0), handle(1)]), "tokens": np.array([1, 2])}
 
 

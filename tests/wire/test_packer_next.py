@@ -278,7 +278,42 @@ def test_errors_of_the_wire_pass_through() -> None:
     assert packer.last_step == 8000 and len(window) == 3
     positions = [oracle.read(frame, 1) for frame in window.between(1, 3)]
     assert positions[2].columns["position"].tolist() == [2]
-    with pytest.raises(TypeError, match="a packer with a window"):
+    with pytest.raises(TypeError, match="a StepPacker with a window"):
         _core.StepPacker(DP, TP, SLOTS).send_next(1, 1, [], [])
     with pytest.raises(TypeError, match="a frame is bytes"):
         window.send(bytearray(8))  # type: ignore[arg-type]
+
+
+def test_a_publish_inside_of_a_conversion_takes_a_number_of_its_own() -> None:
+    """The number of a frame is read when nothing of the caller's runs any more."""
+    wire = Wire()
+    window = _core.SendWindow(1 << 20, INSTANCE, SENDER, wire)
+    window.receiver = RECEIVER
+
+    def convert(value: Any, letter: str, name: str) -> Any:
+        if name == "tokens" and not wire.frames:
+            assert packer.send_next(1, 5, np.array([handle(1)]), np.array([3])) <= _core.SENT_LOOK
+        return as_array(value, letter, name)
+
+    packer = _core.StepPacker(DP, TP, SLOTS, VOCAB, window, convert)
+    assert packer.send_next(2, 5, np.array([handle(0)]), [7]) <= _core.SENT_LOOK
+    assert [_core.peek(frame)[4] for frame in wire.frames] == [1, 2]
+    assert packer.last_step == 2
+
+
+def test_an_array_that_shrinks_while_another_is_read_is_read_as_it_is_then() -> None:
+    wire = Wire()
+    window = _core.SendWindow(1 << 20, INSTANCE, SENDER, wire)
+    window.receiver = RECEIVER
+    handles = np.array([handle(0), handle(1)])
+
+    def convert(value: Any, letter: str, name: str) -> Any:
+        handles.resize(1, refcheck=False)
+        return as_array(value, letter, name)
+
+    packer = _core.StepPacker(DP, TP, SLOTS, VOCAB, window, convert)
+    assert packer.send_next(1, 5, handles, [7]) <= _core.SENT_LOOK
+    assert wire.newest().columns["handles"].tolist() == [handle(0)]
+    handles = np.array([handle(0), handle(1)])
+    with pytest.raises(RowError, match="counts sum to 1, tokens has 2"):
+        packer.send_next(2, 5, handles, [7, 8])

@@ -10,7 +10,7 @@ import os
 from collections import deque
 from typing import Any
 
-from tokenpipe._core import Intake
+from tokenpipe._core import SocketRecv
 from tokenpipe.errors import LaneBusy
 
 
@@ -117,7 +117,7 @@ class MemoryReceiverPort(_MemoryPort):
     def __init__(self, lane: MemoryLane) -> None:
         super().__init__(lane)
         self._frame: bytes | None = None
-        self._intake = Intake(self._part, 0, BlockingIOError)
+        self._socket_recv = SocketRecv(self._part, 0, BlockingIOError)
         lane._inbox = self._mailbox
         while lane._waiting:
             self._mailbox.put(*lane._waiting.popleft())
@@ -137,8 +137,8 @@ class MemoryReceiverPort(_MemoryPort):
 
         Stops after `limit` messages; returns the first other message, or None.
         """
-        other = self._intake.take(limit, next_header, out)
-        self.idle = self._intake.idle
+        other = self._socket_recv.take(limit, next_header, out)
+        self.idle = self._socket_recv.idle
         return other
 
     def _part(self, _flags: int) -> bytes:

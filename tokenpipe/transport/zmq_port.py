@@ -13,7 +13,7 @@ from typing import Any
 
 import zmq
 
-from tokenpipe._core import FRAME_OVERHEAD, Handoff, Intake
+from tokenpipe._core import FRAME_OVERHEAD, SocketRecv, SocketSend
 from tokenpipe.errors import LaneError, LaneLost
 from tokenpipe.instance import ForkGuard, Instance
 
@@ -77,7 +77,7 @@ class ZmqSenderPort(_ZmqPort):
 
     def __init__(self, instance: Instance, lane: str, route: str, *, bound_bytes: int) -> None:
         super().__init__(zmq.DEALER, lane, _MAX_ANSWER_BYTES, bound_bytes)
-        self.send = Handoff(self._send, _NOW, zmq.Again)  # False at the high-water mark
+        self.send = SocketSend(self._send, _NOW, zmq.Again)  # False at the high-water mark
         # Of this socket alone: an older one of the same life may still be on its way here, and a
         # ROUTER that takes both for one leaves the connection of the younger unread for good.
         self._socket.setsockopt(zmq.ROUTING_ID, f"{route}:{secrets.token_hex(4)}".encode())
@@ -121,7 +121,7 @@ class ZmqReceiverPort(_ZmqPort):
             self._claim.release()
             raise
         try:
-            self._intake = Intake(self._recv, _NOW, zmq.Again)
+            self._socket_recv = SocketRecv(self._recv, _NOW, zmq.Again)
             self._socket.setsockopt(zmq.ROUTER_MANDATORY, 1)
             self._socket.setsockopt(zmq.ROUTER_HANDOVER, 1)
             self._inode = self._bind(instance)
@@ -154,9 +154,9 @@ class ZmqReceiverPort(_ZmqPort):
             self._streak = 0
             return None
         before = len(out)
-        other = self._intake.take(limit, next_header, out)
-        self._streak = 0 if self._intake.idle else len(out) - before + (other is not None)
-        self.idle = self._intake.idle
+        other = self._socket_recv.take(limit, next_header, out)
+        self._streak = 0 if self._socket_recv.idle else len(out) - before + (other is not None)
+        self.idle = self._socket_recv.idle
         return other
 
     def realign(self) -> None:

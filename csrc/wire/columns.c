@@ -1,65 +1,7 @@
-/* The envelope of every frame, and the body of columns that two kinds of frame have. */
-#include "wire/frame.h"
-
+/* Reads and writes frames of columns. */
 #include "wire/columns.h"
 
-#define TRY(call)                      \
-    do {                               \
-        tp_result try_result = (call); \
-        if (try_result != TP_OK) {     \
-            return try_result;         \
-        }                              \
-    } while (0)
-
-tp_result tp_envelope_read(tp_reader *r, uint32_t *kind, uint32_t *elements) {
-    uint32_t four, version;
-    *kind = UINT32_MAX;
-    TRY(tp_read_array(r, &four));
-    if (four != 4) {
-        return TP_E_MSGPACK;
-    }
-    TRY(tp_read_u32(r, kind));
-    TRY(tp_read_u32(r, &version));
-    if (version != TP_WIRE_VERSION) {
-        return TP_E_VERSION;
-    }
-    if (*kind > TP_KIND_CONTROL) {
-        return TP_E_KIND;
-    }
-    TRY(tp_read_array(r, elements));
-    return *elements < TP_LANE_FIELDS || *elements > TP_MAX_HEADER ? TP_E_HEADER : TP_OK;
-}
-
-tp_result tp_frame_peek(const uint8_t *data, size_t size, uint32_t *kind, tp_lane_header *lane) {
-    tp_reader r = {data, data + size};
-    uint32_t elements;
-    TRY(tp_envelope_read(&r, kind, &elements));
-    TRY(tp_read_uint(&r, &lane->instance));
-    TRY(tp_read_uint(&r, &lane->sender));
-    TRY(tp_read_uint(&r, &lane->receiver));
-    return tp_read_uint(&r, &lane->seq);
-}
-
-tp_result tp_ack_read(const uint8_t *data, size_t size, tp_lane_header *lane, uint64_t *applied) {
-    static const char body[] = "\x82\xa4type\xa3"
-                               "ack\xa7"
-                               "applied";
-    const size_t length = sizeof body - 1;
-    tp_reader r = {data, data + size};
-    uint32_t kind, elements;
-    TRY(tp_envelope_read(&r, &kind, &elements));
-    TRY(tp_read_uint(&r, &lane->instance));
-    TRY(tp_read_uint(&r, &lane->sender));
-    TRY(tp_read_uint(&r, &lane->receiver));
-    TRY(tp_read_uint(&r, &lane->seq));
-    if (kind != TP_KIND_LANE || elements != TP_LANE_FIELDS || tp_left(&r) <= length ||
-        memcmp(r.at, body, length) != 0) {
-        return TP_E_MSGPACK;
-    }
-    r.at += length;
-    TRY(tp_read_uint(&r, applied));
-    return tp_left(&r) == 0 ? TP_OK : TP_E_TRAILING;
-}
+#include "wire/envelope.h"
 
 tp_result tp_columns_read(const uint8_t *data, size_t size, uint32_t kind, uint64_t *header, uint32_t fields,
                           tp_column *columns, uint32_t last) {
@@ -67,23 +9,23 @@ tp_result tp_columns_read(const uint8_t *data, size_t size, uint32_t kind, uint6
     uint32_t found_kind, elements, n;
     tp_result result = tp_envelope_read(&r, &found_kind, &elements);
     if (found_kind != kind && found_kind != UINT32_MAX) {
-        return TP_E_KIND; /* says more than "unknown version" of a kind nobody asked for */
+        return TP_E_KIND; /* also where the version is unknown: the kind says more */
     }
-    TRY(result);
+    TP_TRY(result);
     if (elements < fields) {
         return TP_E_HEADER;
     }
-    for (uint32_t i = 0; i < elements; i++) { /* what a later writer adds is read over */
+    for (uint32_t i = 0; i < elements; i++) { /* a later version may add elements: they are skipped */
         uint64_t extra;
-        TRY(tp_read_uint(&r, i < fields ? &header[i] : &extra));
+        TP_TRY(tp_read_uint(&r, i < fields ? &header[i] : &extra));
     }
     memset(columns, 0, (last + 1) * sizeof *columns);
-    TRY(tp_read_map(&r, &n));
+    TP_TRY(tp_read_map(&r, &n));
     for (uint32_t i = 0; i < n; i++) {
         uint64_t id;
         tp_column column = {NULL, 0, 1};
-        TRY(tp_read_uint(&r, &id));
-        TRY(tp_read_bin(&r, &column.data, &column.size));
+        TP_TRY(tp_read_uint(&r, &id));
+        TP_TRY(tp_read_bin(&r, &column.data, &column.size));
         if (id == 0 || id > last) {
             continue;
         }
@@ -149,7 +91,7 @@ size_t tp_columns_write(uint32_t kind, const uint64_t *header, uint32_t fields, 
 
 uint64_t tp_sum_u16(const uint8_t *data, uint32_t n) {
     uint64_t sum = 0;
-    for (uint32_t at = 0; at < n; at += 65536) { /* 32-bit lanes are twice as fast and fit this much */
+    for (uint32_t at = 0; at < n; at += 65536) { /* 32-bit sums are twice as fast, and hold so many */
         const uint32_t end = n - at < 65536 ? n - at : 65536;
         uint32_t part = 0;
         for (uint32_t i = 0; i < end; i++) {
@@ -170,7 +112,7 @@ uint64_t tp_sum_u32(const uint8_t *data, uint32_t n) {
 
 tp_result tp_bytes_take(const tp_column *two, uint32_t rows, uint32_t most, const uint8_t **lengths,
                         const uint8_t **bytes, uint32_t *size) {
-    TRY(tp_take(&two[0], rows, 4, lengths));
+    TP_TRY(tp_take(&two[0], rows, 4, lengths));
     const uint64_t sum = *lengths == NULL ? 0 : tp_sum_u32(*lengths, rows);
     if (sum > most) {
         return TP_E_LIMIT;
@@ -186,8 +128,8 @@ tp_result tp_bytes_take(const tp_column *two, uint32_t rows, uint32_t most, cons
 tp_result tp_logprobs_take(const tp_column *four, uint32_t rows, const uint8_t *counts, uint32_t counts_width,
                            tp_logprobs *lp) {
     memset(lp, 0, sizeof *lp);
-    TRY(tp_take(&four[0], rows, 4, &lp->k));
-    uint64_t entries = 0, tokens = 0; /* counts sum to at most 2^24, so 2^55 is the most here */
+    TP_TRY(tp_take(&four[0], rows, 4, &lp->k));
+    uint64_t entries = 0, tokens = 0; /* the counts sum to at most 2^24, so this is at most 2^55 */
     for (uint32_t i = 0; lp->k != NULL && i < rows; i++) {
         const int32_t k = tp_load_i32(lp->k + 4 * (size_t)i);
         if (k < 0) {

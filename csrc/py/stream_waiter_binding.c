@@ -7,7 +7,8 @@
 #include "py/inbox_binding.h"
 
 typedef struct bell {
-    PyObject_HEAD PyObject *loop;
+    PyObject_HEAD
+    PyObject *loop;
     PyObject *callback, *context; /* of the task that waits; NULL while none does */
     uint8_t blocking, cancelled;
 } bell;

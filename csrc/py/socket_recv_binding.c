@@ -1,27 +1,38 @@
-/* Intake: takes a row of messages from a ROUTER, as long as each is the sender's next data frame. */
-#include "py/core.h"
-#include "wire/frame.h"
+/* The type SocketRecv. */
+#include "py/socket_recv_binding.h"
+
+#include "wire/envelope.h"
 
 #include <structmember.h>
 
-typedef struct intake {
-    PyObject_HEAD PyObject *recv, *flags, *again;
+typedef struct SocketRecv {
+    PyObject_HEAD
+    PyObject *recv, *flags, *again;
     char idle; /* the last call found nothing more */
-} intake;
+} SocketRecv;
 
-static PyObject *intake_new(PyTypeObject *type, PyObject *args, PyObject *kwargs) {
+static PyObject *socket_recv_new(PyTypeObject *type, PyObject *args, PyObject *kwargs) {
     static char *keywords[] = {"recv", "flags", "again", NULL};
     PyObject *recv, *flags, *again;
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "OOO:Intake", keywords, &recv, &flags, &again)) {
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "OOO:SocketRecv", keywords, &recv, &flags, &again)) {
         return NULL;
     }
-    intake *self = (intake *)type->tp_alloc(type, 0);
+    SocketRecv *self = (SocketRecv *)type->tp_alloc(type, 0);
     if (self != NULL) {
         self->recv = Py_NewRef(recv);
         self->flags = Py_NewRef(flags);
         self->again = Py_NewRef(again);
     }
     return (PyObject *)self;
+}
+
+/* Receives one part; NULL with an exception. */
+static PyObject *receive(const SocketRecv *self) {
+    if (self->recv == NULL) { /* the garbage collector has cleared it */
+        PyErr_SetString(PyExc_ReferenceError, "this SocketRecv is being deleted");
+        return NULL;
+    }
+    return PyObject_CallOneArg(self->recv, self->flags);
 }
 
 /* Whether a part is the data frame that `next` describes. */
@@ -35,7 +46,7 @@ static int is_next(PyObject *part, const tp_lane_header *next) {
            lane.receiver == next->receiver && lane.seq == next->seq;
 }
 
-static PyObject *intake_take(intake *self, PyObject *args) {
+static PyObject *socket_recv_take(SocketRecv *self, PyObject *args) {
     Py_ssize_t limit;
     unsigned long long instance, sender, receiver, seq;
     PyObject *out;
@@ -45,9 +56,9 @@ static PyObject *intake_take(intake *self, PyObject *args) {
     }
     tp_lane_header next = {instance, sender, receiver, seq};
     for (; limit > 0; limit--) {
-        PyObject *route = PyObject_CallOneArg(self->recv, self->flags);
+        PyObject *route = receive(self);
         if (route == NULL) {
-            if (!PyErr_ExceptionMatches(self->again)) {
+            if (self->again == NULL || !PyErr_ExceptionMatches(self->again)) {
                 return NULL;
             }
             PyErr_Clear();
@@ -55,7 +66,7 @@ static PyObject *intake_take(intake *self, PyObject *args) {
             Py_RETURN_NONE;
         }
         self->idle = 0;
-        PyObject *frame = PyObject_CallOneArg(self->recv, self->flags);
+        PyObject *frame = receive(self);
         if (frame == NULL) {
             Py_DECREF(route);
             return NULL;
@@ -74,19 +85,19 @@ static PyObject *intake_take(intake *self, PyObject *args) {
     Py_RETURN_NONE;
 }
 
-static PyMethodDef intake_methods[] = {
-    {"take", (PyCFunction)intake_take, METH_VARARGS,
+static PyMethodDef socket_recv_methods[] = {
+    {"take", (PyCFunction)socket_recv_take, METH_VARARGS,
      "Append data frames with the header and those that follow it, at most limit messages; return "
      "the first other one as (route, frame), or None."},
     {NULL, NULL, 0, NULL},
 };
 
-static PyMemberDef intake_members[] = {
-    {"idle", T_BOOL, offsetof(intake, idle), 0, "Whether take() found nothing more."},
+static PyMemberDef socket_recv_members[] = {
+    {"idle", T_BOOL, offsetof(SocketRecv, idle), 0, "Whether take() found nothing more."},
     {NULL, 0, 0, 0, NULL},
 };
 
-static int intake_traverse(intake *self, visitproc visit, void *arg) {
+static int socket_recv_traverse(SocketRecv *self, visitproc visit, void *arg) {
     Py_VISIT(Py_TYPE(self));
     Py_VISIT(self->recv);
     Py_VISIT(self->flags);
@@ -94,41 +105,36 @@ static int intake_traverse(intake *self, visitproc visit, void *arg) {
     return 0;
 }
 
-static int intake_clear(intake *self) {
+static int socket_recv_clear(SocketRecv *self) {
     Py_CLEAR(self->recv);
     Py_CLEAR(self->flags);
     Py_CLEAR(self->again);
     return 0;
 }
 
-static void intake_dealloc(intake *self) {
+static void socket_recv_dealloc(SocketRecv *self) {
     PyTypeObject *type = Py_TYPE(self);
     PyObject_GC_UnTrack(self);
-    (void)intake_clear(self);
+    (void)socket_recv_clear(self);
     type->tp_free((PyObject *)self);
     Py_DECREF(type);
 }
 
-static PyType_Slot intake_slots[] = {
-    {Py_tp_new, (void *)intake_new},
-    {Py_tp_dealloc, (void *)intake_dealloc},
-    {Py_tp_traverse, (void *)intake_traverse},
-    {Py_tp_clear, (void *)intake_clear},
-    {Py_tp_methods, intake_methods},
-    {Py_tp_members, (void *)intake_members},
+static PyType_Slot socket_recv_slots[] = {
+    {Py_tp_new, (void *)socket_recv_new},
+    {Py_tp_dealloc, (void *)socket_recv_dealloc},
+    {Py_tp_traverse, (void *)socket_recv_traverse},
+    {Py_tp_clear, (void *)socket_recv_clear},
+    {Py_tp_methods, socket_recv_methods},
+    {Py_tp_members, (void *)socket_recv_members},
     {0, NULL},
 };
 
-static PyType_Spec intake_spec = {
-    .name = "tokenpipe._core.Intake",
-    .basicsize = sizeof(intake),
+static PyType_Spec socket_recv_spec = {
+    .name = "tokenpipe._core.SocketRecv",
+    .basicsize = sizeof(SocketRecv),
     .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_IMMUTABLETYPE,
-    .slots = intake_slots,
+    .slots = socket_recv_slots,
 };
 
-int tp_init_intake(PyObject *module) {
-    PyObject *type = PyType_FromModuleAndSpec(module, &intake_spec, NULL);
-    const int bad = type == NULL || PyModule_AddType(module, (PyTypeObject *)type) < 0;
-    Py_XDECREF(type);
-    return bad ? -1 : 0;
-}
+int tp_init_socket_recv(PyObject *module) { return tp_add_type(module, &socket_recv_spec); }

@@ -1,15 +1,15 @@
-"""A Handoff is a socket's send as a bool."""
+"""A SocketSend says whether a socket took a frame."""
 
 from __future__ import annotations
 
 import pytest
 
-from tokenpipe._core import Handoff
+from tokenpipe._core import SocketSend
 
 
 def test_gives_frame_and_flags_and_is_busy_from_then_on() -> None:
     given: list[tuple[bytes, int]] = []
-    hand = Handoff(lambda frame, flags: given.append((frame, flags)), 7, BlockingIOError)
+    hand = SocketSend(lambda frame, flags: given.append((frame, flags)), 7, BlockingIOError)
     hand.idle = True
     assert hand(b"x") is True
     assert given == [(b"x", 7)] and hand.idle is False
@@ -21,7 +21,7 @@ def test_again_is_false_and_any_other_error_is_an_error() -> None:
     def send(frame: bytes, flags: int) -> None:
         raise raised.pop(0)
 
-    hand = Handoff(send, 0, BlockingIOError)
+    hand = SocketSend(send, 0, BlockingIOError)
     assert hand(b"x") is False
     with pytest.raises(OSError, match="gone"):
         hand(b"x")

@@ -1,0 +1,46 @@
+/* Which steps a lane took. A packed step is on offer until the lane's window numbers its frame: then its
+ * tokens count. A step that the lane did not take leaves no trace, and may be packed again. */
+#ifndef TP_STEP_OFFER_H
+#define TP_STEP_OFFER_H
+
+#include "pack/fault.h"
+#include "pack/packer.h"
+#include "pack/packer_plain.h"
+#include "pack/send_window.h"
+
+typedef struct tp_step_offer {
+    tp_packer packer;
+    const tp_send_window *window; /* the caller's */
+    uint64_t seq, step;           /* the packed step that is on offer; seq 0: none */
+    uint64_t last_step;           /* the newest that the lane took, where any_step */
+    int any_step;
+} tp_step_offer;
+
+/* Settles the step on offer: it counts if the lane took it, and is forgotten if not. */
+void tp_step_offer_settle(tp_step_offer *o);
+
+/* Settles, and gives the next step its lane header. 0, or -1 with *fault: its number does not follow that
+ * of the newest step, so a reader would take its rows for repeated ones. */
+int tp_step_offer_begin(tp_step_offer *o, tp_step_input *in, tp_fault *fault);
+
+/* Packs a step that was begun, and offers it. Results are those of tp_packer_pack. */
+int tp_step_offer_pack(tp_step_offer *o, const tp_step_input *in, tp_step_rows *rows, tp_fault *fault);
+
+/* Writes a step that was begun in the plain way: see tp_plain_begin and tp_plain_write. */
+static inline size_t tp_step_offer_plain_begin(tp_step_offer *o, const tp_step_input *in, tp_plain *plain) {
+    return tp_plain_begin(&o->packer, in, plain);
+}
+static inline int tp_step_offer_plain_write(tp_step_offer *o, const tp_step_input *in, tp_plain *plain,
+                                            uint8_t *out) {
+    return tp_plain_write(&o->packer, in, plain, out);
+}
+/* Settles a plain step after the attempt to send it, while its frame is still there. */
+void tp_step_offer_plain_end(tp_step_offer *o, const tp_step_input *in, const tp_plain *plain);
+
+/* The newest step that the lane took; 0: there is none, and *step is not set. */
+int tp_step_offer_last(const tp_step_offer *o, uint64_t *step);
+
+/* Rows of the steps that the lane took which became BAD_TOKEN. */
+uint64_t tp_step_offer_bad_tokens(const tp_step_offer *o);
+
+#endif

@@ -1,0 +1,50 @@
+/* The StepFrame: the rows of one step of one worker rank.
+ * Its header is [instance, sender, receiver, seq, dp, tp, step, rows, tokens, mono_ns]. */
+#ifndef TP_STEP_H
+#define TP_STEP_H
+
+#include "wire/layout.h"
+#include "wire/result.h"
+
+#define TP_STEP_FIELDS 10 /* integers in its header */
+
+/* A parsed StepFrame. The columns point into the frame and are unaligned: tp_load_* reads them. NULL is an
+ * absent column, whose default holds. The parser has checked the lengths and the sums. It has not
+ * checked handles, token ids and statuses: a bad row harms only its request, so the table checks these. */
+typedef struct tp_step_view {
+    tp_lane_header lane;
+    uint32_t dp, tp, rows, tokens;
+    uint64_t step, mono_ns;
+    const uint8_t *handles, *counts, *token_ids, *status, *position;
+    const uint8_t *lp_k, *lp_ids, *lp_values, *lp_ranks;
+    const uint8_t *annex_len, *annex;
+    uint32_t lp_entries, lp_tokens, annex_bytes;
+    int continues; /* handles and position are NULL: the rows of the frame before go on */
+} tp_step_view;
+
+/* Reads a frame that lies in the caller's memory. */
+tp_result tp_step_parse(const uint8_t *data, size_t size, tp_step_view *view);
+
+/* Rows to write. A column that is NULL is left out. */
+typedef struct tp_step_rows {
+    tp_lane_header lane;
+    uint32_t dp, tp, rows, tokens;
+    uint64_t step, mono_ns;
+    const int64_t *handles;
+    const uint16_t *counts;
+    const int32_t *token_ids;
+    const uint8_t *status;
+    const uint32_t *position;
+    const int32_t *lp_k, *lp_ids, *lp_ranks;
+    const float *lp_values;
+    uint32_t lp_entries, lp_tokens, annex_bytes;
+    const uint32_t *annex_len;
+    const uint8_t *annex;
+} tp_step_rows;
+
+/* Returns the exact size of the frame. */
+size_t tp_step_size(const tp_step_rows *rows);
+/* Writes the frame, and returns how many bytes it has. */
+size_t tp_step_write(const tp_step_rows *rows, uint8_t *out);
+
+#endif
