@@ -17,7 +17,7 @@ import openvino_genai as genai
 
 from examples.smollm2.weights import find_gguf
 from tokenpipe import RowStatus, StepBind
-from tokenpipe.worker import Place, Rows
+from tokenpipe.worker import RankPlace, StepRows
 
 # Else results depend on who shares the batch; a server that need not compare them drops it.
 EXACT = {
@@ -39,7 +39,7 @@ class OpenVINOEngine:
 
     def __init__(
         self,
-        place: Place,
+        place: RankPlace,
         model: str | None = None,
         blocks: int = 0,
         report: str | None = None,
@@ -73,7 +73,7 @@ class OpenVINOEngine:
         tensor = ov.Tensor(np.array([ids], np.int64))
         self._open[binding.handle] = self._pipe.add_request(binding.handle, tensor, config)
 
-    def step(self) -> Rows | None:
+    def step(self) -> StepRows | None:
         """Run one step and read what it brought; None where it brought nothing."""
         if not self._open:
             return None
@@ -102,7 +102,7 @@ class OpenVINOEngine:
         if self._report is not None:
             there = self._pipe.get_metrics().requests
             self._report.write_text(json.dumps([self.preempted, there]))
-        return Rows(handles, tokens, counts, status=status) if handles else None
+        return StepRows(handles, tokens, counts, status=status) if handles else None
 
     def free(self, handle: int) -> None:
         """Let a request go, wherever it is."""

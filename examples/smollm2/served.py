@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from tokenpipe import RowAnnex, StepBind, runner_for
-from tokenpipe.worker import Place, Rows
+from tokenpipe.worker import RankPlace, StepRows
 
 from .model import SmolLM2
 from .tokenizer import Chat
@@ -24,18 +24,18 @@ from .weights import Weights, unpack
 class Served:
     """A runner whose steps are returned instead of published: the host's worker publishes."""
 
-    def __init__(self, place: Place, room: int = 1024, weights: str | None = None) -> None:
+    def __init__(self, place: RankPlace, room: int = 1024, weights: str | None = None) -> None:
         folder = Path(weights) if weights else unpack()
         model = SmolLM2(Weights(folder), place.topology.slots_per_rank, room)
         self._runner = runner_for(place.topology.platform)(model, self, depth=0)
         self._runner.warm_up(rows=2, tokens=8)
-        self._rows: Rows | None = None
+        self._rows: StepRows | None = None
 
     def admit(self, binding: StepBind) -> None:
         """Take a request in."""
         self._runner.change([binding])
 
-    def step(self) -> Rows | None:
+    def step(self) -> StepRows | None:
         """Run one step."""
         self._rows = None
         self._runner.step()
@@ -61,7 +61,7 @@ class Served:
     ) -> None:
         """Keep the step; drained rows are the host's."""
         if len(handles):
-            self._rows = Rows(handles, tokens, counts, logprobs, status, annexes)
+            self._rows = StepRows(handles, tokens, counts, logprobs, status, annexes)
 
     def poll(self) -> None:
         """Nothing waits here."""

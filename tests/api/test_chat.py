@@ -25,7 +25,7 @@ TEMPLATE = (
 )
 PARROT = """
 import numpy as np
-from tokenpipe.worker import Rows
+from tokenpipe.worker import StepRows
 class Parrot:
     "Says its prompt, then the first token of it for ever."
     def __init__(self, place):
@@ -36,7 +36,7 @@ class Parrot:
     def step(self):
         handles = [h for h, left in self.running.items() if left]
         tokens = [self.running[h].pop(0) for h in handles]
-        return Rows(np.array(handles, np.int64), np.array(tokens, np.int32))
+        return StepRows(np.array(handles, np.int64), np.array(tokens, np.int32))
     def free(self, handle):
         del self.running[handle]
 """

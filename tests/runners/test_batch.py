@@ -9,7 +9,7 @@ from tokenpipe.runners.batch import RunnerBatch
 from tokenpipe.runners.model import Row
 
 
-def test_a_company_is_the_same_object_until_somebody_comes_or_goes() -> None:
+def test_a_decode_batch_is_the_same_object_until_somebody_comes_or_goes() -> None:
     freed: list[int] = []
     batch = RunnerBatch(lambda row: freed.append(row.slot))
     batch.change([bind(0, (1, 2), tokens=3), bind(1, tokens=9)], [])
@@ -17,16 +17,16 @@ def test_a_company_is_the_same_object_until_somebody_comes_or_goes() -> None:
     for row in fresh:
         row.produced = 1
     batch.join(fresh)
-    company = batch.company()
-    assert company.rows == fresh and company.lengths.tolist() == [3, 2]
-    company.taken += 1
-    assert batch.company() is company and company.lengths.tolist() == [4, 3]
-    company.taken += 1  # slot 0 has its three tokens
-    (left,) = batch.company().rows
+    decode_batch = batch.decode_batch()
+    assert decode_batch.rows == fresh and decode_batch.lengths.tolist() == [3, 2]
+    decode_batch.taken += 1
+    assert batch.decode_batch() is decode_batch and decode_batch.lengths.tolist() == [4, 3]
+    decode_batch.taken += 1  # slot 0 has its three tokens
+    (left,) = batch.decode_batch().rows
     assert (left.slot, left.produced, left.length) == (1, 3, 4)
     assert [row.produced for row in fresh] == [3, 3]
     batch.change([], [handle(1)])
-    assert batch.company().rows == [] and freed == [1] and len(batch) == 1
+    assert batch.decode_batch().rows == [] and freed == [1] and len(batch) == 1
     batch.forget()
     assert freed == [1, 0] and not batch.due
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from tests.postprocess.vocab import real
 from tokenpipe import PromptLogprobs, RowAnnex, RowStatus, StepBind
-from tokenpipe.worker import Place, Rows
+from tokenpipe.worker import RankPlace, StepRows
 
 LETTERS = [real("gpt2_style").words[bytes([b])] for b in b"abcdefghijklmnopqrstuvwxyz"]
 (EOS_ID,) = real("gpt2_style").tokenizer.encode("<|endoftext|>").ids
@@ -22,7 +22,7 @@ CACHED, REASONING = 2, 4
 class Scripted:
     """Spell the alphabet, three letters a row, until the end that a prompt wants."""
 
-    def __init__(self, place: Place) -> None:
+    def __init__(self, place: RankPlace) -> None:
         self.rows: dict[int, tuple[str, int]] = {}
         self.prompts: dict[int, PromptLogprobs | None] = {}
 
@@ -38,7 +38,7 @@ class Scripted:
     def free(self, handle: int) -> None:
         del self.rows[handle], self.prompts[handle]
 
-    def step(self) -> Rows | None:
+    def step(self) -> StepRows | None:
         time.sleep(0.001)
         handles: list[int] = []
         tokens: list[int] = []
@@ -63,7 +63,7 @@ class Scripted:
             self.rows[handle] = end, at + len(row)
         if not handles:
             return None
-        return Rows(
+        return StepRows(
             np.array(handles), np.array(tokens, np.int32), np.array(counts), None,
             np.array(status, np.uint8), annexes,
         )  # fmt: skip

@@ -12,7 +12,7 @@ from tokenpipe.errors import RowError
 from tokenpipe.extras import PromptLogprobs, RowAnnex
 from tokenpipe.runners import Sampled
 from tokenpipe.runners.devices import FACTS, Device
-from tokenpipe.runners.in_flight import Flight
+from tokenpipe.runners.in_flight import InFlightStep
 from tokenpipe.wire import pack_annex
 from tokenpipe.worker.extras_columns import annex_columns
 
@@ -59,11 +59,11 @@ def test_tensors_in_annexes_are_copied_with_the_step() -> None:
         },
     )
     second = Sampled(Tensor([[8, 9]]), annexes={0: RowAnnex(draft_token_ids=Tensor([8, 1]))})
-    flight = Flight(4, [], np.array([11, 12, 13]), [first, second], device)
+    launched = InFlightStep(4, [], np.array([11, 12, 13]), [first, second], device)
     assert calls.log.count("copy") == 8 and calls.log[-1] == "record"  # behind all of them
     pub = Kept()
-    flight.failed.append(14)
-    flight.publish(pub)  # type: ignore[arg-type]
+    launched.failed.append(14)
+    launched.publish(pub)  # type: ignore[arg-type]
     assert pub.args[0] == 4 and pub.args[1].tolist() == [11, 12, 13, 14]
     assert pub.args[2].tolist() == [5, 6, 8, 9]
     annexes, counts = pub.named["annexes"], pub.named["counts"]
@@ -79,7 +79,7 @@ def test_tensors_in_annexes_are_copied_with_the_step() -> None:
 def test_a_step_without_them_says_nothing_of_them() -> None:
     device = Device(FACTS["gpu"], 0, FakeCalls())
     pub = Kept()
-    Flight(4, [], np.array([11]), [Sampled(Tensor([[5, 6]]))], device).publish(pub)  # type: ignore[arg-type]
+    InFlightStep(4, [], np.array([11]), [Sampled(Tensor([[5, 6]]))], device).publish(pub)  # type: ignore[arg-type]
     assert "annexes" not in pub.named
 
 

@@ -12,12 +12,12 @@ from tokenpipe.errors import ConfigError
 from tokenpipe.topology import Topology
 from tokenpipe.types import SamplingParams
 from tokenpipe.wire import StepBind
-from tokenpipe.worker import EngineSpec, Place, SyntheticEngine
+from tokenpipe.worker import EngineSpec, RankPlace, SyntheticEngine
 
 
 def make(**options: Any) -> SyntheticEngine:
     topology = Topology(vocab_size=100, eos_token_ids=(0, 7))
-    return SyntheticEngine(Place(topology, 0, 0), **{"rate": 0.0, **options})
+    return SyntheticEngine(RankPlace(topology, 0, 0), **{"rate": 0.0, **options})
 
 
 def bind(handle: int, offset: int = 0, prompt: tuple[int, ...] = (1, 2), **params: Any) -> StepBind:
@@ -100,7 +100,7 @@ def test_a_chat_that_says_no_length_takes_seconds() -> None:
     def sleep(seconds: float) -> None:
         now[0] += seconds
 
-    engine = SyntheticEngine(Place(Topology(), 0, 0), clock=lambda: now[0], sleep=sleep)
+    engine = SyntheticEngine(RankPlace(Topology(), 0, 0), clock=lambda: now[0], sleep=sleep)
     engine.admit(bind(1))
     for _ in range(DEFAULT_CHAT_TOKENS):
         engine.step()
@@ -114,7 +114,7 @@ def test_wrong_options_are_refused(options: dict[str, Any]) -> None:
     with pytest.raises(ConfigError, match="rate must be >= 0"):
         make(**options)
     with pytest.raises(ConfigError, match="every token"):
-        SyntheticEngine(Place(Topology(vocab_size=2, eos_token_ids=(0, 1)), 0, 0))
+        SyntheticEngine(RankPlace(Topology(vocab_size=2, eos_token_ids=(0, 1)), 0, 0))
 
 
 @pytest.mark.parametrize(
@@ -135,7 +135,7 @@ def test_target_that_is_no_factory_is_refused(target: str, said: str) -> None:
 
 def test_factory_gets_place_and_arguments() -> None:
     spec = EngineSpec("tokenpipe.worker:SyntheticEngine", {"tokens_per_row": 2})
-    engine = spec.make(Place(Topology(), 0, 0))
+    engine = spec.make(RankPlace(Topology(), 0, 0))
     engine.admit(bind(1))
     rows = engine.step()
     assert rows is not None and len(rows.tokens) == 2

@@ -11,7 +11,7 @@ from tokenpipe.errors import LaneLost
 from tokenpipe.notify import Notifier
 from tokenpipe.types import RowStatus
 from tokenpipe.wire import StepBind, StepPlan
-from tokenpipe.worker.executor import Rows
+from tokenpipe.worker.executor import StepRows
 from tokenpipe.worker.worker_loop import WorkerLoop
 
 
@@ -61,11 +61,11 @@ class Fake:
         self.calls.append(f"admit {binding.handle}")
         self.running.append(binding.handle)
 
-    def step(self) -> Rows | None:
+    def step(self) -> StepRows | None:
         self.calls.append("step")
         self.done += 1
         n = len(self.running)
-        return Rows(np.array(self.running, np.int64), np.full(n, self.done, np.int32))
+        return StepRows(np.array(self.running, np.int64), np.full(n, self.done, np.int32))
 
     def free(self, handle: int) -> None:
         self.calls.append(f"free {handle}")
@@ -134,7 +134,7 @@ def test_lockstep_runs_what_each_plan_grants_before_the_next() -> None:
 
 def test_engine_that_breaks_ends_the_loop() -> None:
     class Broken(Fake):
-        def step(self) -> Rows | None:
+        def step(self) -> StepRows | None:
             raise RuntimeError("out of memory")
 
     loop = WorkerLoop(Lane([StepPlan(1, (bind(5),))]), Pub(), Broken(), notifier=Notifier(None))

@@ -30,14 +30,14 @@ from tokenpipe.events import (
 from tokenpipe.types import Request, RescheduleReason
 from tokenpipe.wire import StepBind, StepPlan
 
-from .scheduler_protocols import Engine, Plans
+from .scheduler_protocols import PlanSender, SchedulerPipe
 
 NO_RANK = "unavailable: no worker is up"
 LOST = "unavailable: the worker that made it was lost"
 
 
 @dataclass(slots=True)
-class Binding:
+class BoundRequest:
     """One handle between its bind and its release."""
 
     request: Request
@@ -55,7 +55,7 @@ class Binding:
 class _Orders:
     """What one rank is told at the end of this turn."""
 
-    preempts: list[Binding] = field(default_factory=list)
+    preempts: list[BoundRequest] = field(default_factory=list)
     aborts: list[Request] = field(default_factory=list)
     frees: list[int] = field(default_factory=list)
 
@@ -72,8 +72,8 @@ class Scheduler:
 
     def __init__(
         self,
-        pipe: Engine,
-        lanes: Mapping[int, Plans],
+        pipe: SchedulerPipe,
+        lanes: Mapping[int, PlanSender],
         *,
         slots: int,
         preempt_rate: float = 0.0,
@@ -96,8 +96,8 @@ class Scheduler:
         self._max_queued = max_queued
         self._refused: list[tuple[Request, str]] = []  # with the reason; told by `schedule`
         self._waiting: OrderedDict[int, tuple[Request, list[int]]] = OrderedDict()
-        self._bindings: dict[int, Binding] = {}  # by handle, until released
-        self._running: dict[int, Binding] = {}  # by request, until its outcome
+        self._bindings: dict[int, BoundRequest] = {}  # by handle, until released
+        self._running: dict[int, BoundRequest] = {}  # by request, until its outcome
         self._free: dict[int, list[int]] = {}  # slots of the ranks that are up
         self._orders: defaultdict[int, _Orders] = defaultdict(_Orders)
         self._strikes: list[tuple[float, int, int, str]] = []  # (due, tie, handle, what)
@@ -204,7 +204,7 @@ class Scheduler:
                 commands.abort(request)
             for request, ids, slot in placed:
                 handle = commands.bind(request, slot)  # it knows the ids so far
-                self._bound(Binding(request, dp, slot, handle, now, len(ids)))
+                self._bound(BoundRequest(request, dp, slot, handle, now, len(ids)))
                 binds.append(commands.step_bind(handle))
         return binds
 
@@ -232,7 +232,7 @@ class Scheduler:
             placed.setdefault(dp, []).append((request, ids, self._free[dp].pop()))
         return placed
 
-    def _bound(self, binding: Binding) -> None:
+    def _bound(self, binding: BoundRequest) -> None:
         self.counts["binds"] += 1
         self._bindings[binding.handle] = binding
         self._running[binding.request.internal_id] = binding
@@ -261,7 +261,7 @@ class Scheduler:
         elif self._waiting.pop(request.internal_id, None) is not None:
             self._orders[0].aborts.append(request)
 
-    def _let_go(self, binding: Binding) -> None:
+    def _let_go(self, binding: BoundRequest) -> None:
         if not binding.freed:
             binding.freed = True
             self._orders[binding.dp].frees.append(binding.handle)
@@ -281,7 +281,7 @@ class Scheduler:
         if binding is not None:
             self._give_back(binding)
 
-    def _give_back(self, binding: Binding) -> None:
+    def _give_back(self, binding: BoundRequest) -> None:
         if not binding.returned and binding.dp in self._free:
             self._free[binding.dp].append(binding.slot)
         binding.returned = True

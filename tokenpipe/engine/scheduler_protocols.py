@@ -9,7 +9,7 @@ from tokenpipe.types import Request
 from tokenpipe.wire import StepBind, StepPlan
 
 
-class Commands(Protocol):
+class SchedulerCommands(Protocol):
     """What a step may order from the processor of its rank."""
 
     def bind(self, request: Request, slot: int) -> int: ...
@@ -18,14 +18,14 @@ class Commands(Protocol):
     def abort(self, request: Request) -> None: ...
 
 
-class Engine(Protocol):
+class SchedulerPipe(Protocol):
     """The part of Pipeline that a scheduler uses."""
 
-    def step(self, dp_rank: int) -> AbstractContextManager[Commands]: ...
+    def step(self, dp_rank: int) -> AbstractContextManager[SchedulerCommands]: ...
     def reject(self, request: Request, error: str) -> None: ...
 
 
-class Plans(Protocol):
+class PlanSender(Protocol):
     """The engine's end of a StepLane."""
 
     def send(self, plan: StepPlan) -> None: ...

@@ -13,7 +13,7 @@ from tokenpipe.wire import StepBind
 from .model import I64, Row
 
 
-class Company:
+class DecodeBatch:
     """The rows that decode together, step after step, until one leaves or another joins.
 
     A step over it costs a count, whatever its size: rows are settled when it ends.
@@ -54,7 +54,7 @@ class RunnerBatch:
         self._free = free
         self._rows: dict[int, Row] = {}  # by slot
         self._fresh: list[Row] = []  # bound, not yet prefilled
-        self._company = Company()
+        self._decode_batch = DecodeBatch()
         self._changed = False
 
     def __len__(self) -> int:
@@ -88,36 +88,36 @@ class RunnerBatch:
             self._let_go(row.handle)
 
     def fresh(self) -> list[Row]:
-        """Return the rows to prefill in this step, which join the company by it."""
+        """Return the rows to prefill in this step, which decode from the next step on."""
         fresh, self._fresh = self._fresh, []
         return fresh
 
-    def company(self) -> Company:
+    def decode_batch(self) -> DecodeBatch:
         """Return the rows to decode in this step: the same object while nothing changed."""
-        company = self._company
-        if self._changed or company.over:
-            company.settle()
-            rows = [r for r in company.rows if r.left > 0 and self._rows.get(r.slot) is r]
-            if len(rows) < len(company.rows):
-                self._company = Company(rows)
+        decode_batch = self._decode_batch
+        if self._changed or decode_batch.over:
+            decode_batch.settle()
+            rows = [r for r in decode_batch.rows if r.left > 0 and self._rows.get(r.slot) is r]
+            if len(rows) < len(decode_batch.rows):
+                self._decode_batch = DecodeBatch(rows)
             self._changed = False
-        return self._company
+        return self._decode_batch
 
-    def steady(self) -> Company | None:
+    def steady(self) -> DecodeBatch | None:
         """Return the rows to decode where they are those of the step before and none is new."""
-        company = self._company
-        if self._fresh or self._changed or company.over or not company.rows:
+        decode_batch = self._decode_batch
+        if self._fresh or self._changed or decode_batch.over or not decode_batch.rows:
             return None
-        return company
+        return decode_batch
 
     def join(self, rows: Iterable[Row]) -> None:
         """Let prefilled rows decode from the next step on."""
         rows = list(rows)
         for row in rows:
             row.entered = True
-        company = self._company
-        company.settle()
-        self._company = Company([*company.rows, *rows])
+        decode_batch = self._decode_batch
+        decode_batch.settle()
+        self._decode_batch = DecodeBatch([*decode_batch.rows, *rows])
 
     def leave(self) -> None:
         """Say that a row's `left` may be none now."""
@@ -126,7 +126,7 @@ class RunnerBatch:
     @property
     def due(self) -> bool:
         """Whether a step has anything to run."""
-        return bool(self._fresh or self.company().rows)
+        return bool(self._fresh or self.decode_batch().rows)
 
     def _let_go(self, handle: int) -> None:
         row = self._rows.get(split_handle(handle)[1])

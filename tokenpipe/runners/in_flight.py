@@ -23,7 +23,7 @@ class RankPublishes(Publishes, Protocol):
         """Say that this rank cannot go on."""
 
 
-class Flight:
+class InFlightStep:
     """One launched step: the results of one or two calls of the model, for their rows."""
 
     def __init__(

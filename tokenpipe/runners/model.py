@@ -31,7 +31,7 @@ class Row:
     max_tokens: int
     extra: bytes = b""
     slot: int = 0
-    produced: int = 0  # tokens of this binding as of its last change of company
+    produced: int = 0  # tokens of this binding, of when its decode batch last changed
     failed: bool = False
     entered: bool = False  # its prefill succeeded: the model is told when it leaves
     state: Any = field(default=None, repr=False)

@@ -24,12 +24,12 @@ from tokenpipe.errors import (
 )
 from tokenpipe.wire import StepBind, StepPlan
 
-from .batch import Company, RunnerBatch
+from .batch import DecodeBatch, RunnerBatch
 from .devices import FACTS, Device, DeviceCalls, DeviceFacts, PaddleCalls
 from .framework import load_paddle
-from .in_flight import Flight, RankPublishes
+from .in_flight import InFlightStep, RankPublishes
 from .model import Model, Sampled
-from .step_launcher import Launcher
+from .step_launcher import StepLauncher
 from .warm_up import warm_up
 
 DONE = object()  # what a step that needs nothing more comes to
@@ -84,13 +84,13 @@ class ModelRunner:
         self._pub = publisher
         self._at_once = not (self.depth or self.facts().asynchronous)
         self._batch = RunnerBatch(model.free)
-        self._launcher = Launcher(paddle, model, self.device)
-        self._flights: deque[Flight] = deque()
+        self._launcher = StepLauncher(paddle, model, self.device)
+        self._launched: deque[InFlightStep] = deque()
         self._drained: list[int] = []  # handles that no step in flight has
         self._failed: RunnerFailed | None = None
         # What decodes next where that is what decoded last, by a model that samples itself, and
         # nothing else is to be done before: such a step is `_go_on`, whatever else makes it None.
-        self._going: Company | None = None
+        self._going: DecodeBatch | None = None
 
     @classmethod
     def facts(cls) -> DeviceFacts:
@@ -109,7 +109,7 @@ class ModelRunner:
     @property
     def working(self) -> bool:
         """Whether `step` has anything to run or to publish."""
-        return bool(self._flights or self._drained or self._batch.due)
+        return bool(self._launched or self._drained or self._batch.due)
 
     def change(self, binds: Iterable[StepBind] = (), frees: Iterable[int] = ()) -> None:
         """Take requests into slots and let others go, from the next step on.
@@ -119,7 +119,7 @@ class ModelRunner:
         """
         gone = self._batch.change(binds, frees)
         self._going = None
-        (self._flights[-1].drained if self._flights else self._drained).extend(gone)
+        (self._launched[-1].drained if self._launched else self._drained).extend(gone)
 
     def step(self) -> bool:
         """Launch one step of the batch, then publish the one `depth` steps before it.
@@ -184,7 +184,7 @@ class ModelRunner:
         self._going = None
         self._batch.forget()
         self._launcher.forget()
-        self._flights.clear()
+        self._launched.clear()
         self._drained.clear()
 
     def warm_up(self, rows: int = 1, tokens: int = 1, steps: int = 2) -> float:
@@ -202,23 +202,23 @@ class ModelRunner:
 
     def _launch(self, tried: Any = None) -> None:
         try:
-            flight = self._launcher.launch(self.steps + 1, self._batch, tried)
+            launched = self._launcher.launch(self.steps + 1, self._batch, tried)
         except Exception as error:
             raise self._give_up(error) from error
         self.steps += 1
-        flight.drained, self._drained = self._drained, []
-        self._flights.append(flight)
+        launched.drained, self._drained = self._drained, []
+        self._launched.append(launched)
 
-    def _go_on(self, company: Company) -> Any:
+    def _go_on(self, decode_batch: DecodeBatch) -> Any:
         """Decode, and publish out of the model's own buffer, what most steps on a CPU are.
 
         The rows of the step before, one id each, nothing in flight: that needs no copy and no
-        `Flight`. A forward has just emptied the caches, so each bytecode and each call here costs
-        as much as the packing of many rows. Returns DONE, or what the decode gave or raised, for
-        `_launch` to go on from.
+        `InFlightStep`. A forward has just emptied the caches, so each bytecode and each call
+        costs as much as the packing of many rows. Returns DONE, or what the decode gave or raised,
+        for `_launch` to go on from.
         """
         try:
-            part = self.model.decode(company.rows, None, None)
+            part = self.model.decode(decode_batch.rows, None, None)
         except RowsFailed as error:
             return error
         except Exception as error:
@@ -229,7 +229,7 @@ class ModelRunner:
         if counts is not None or logprobs is not None or annexes:
             return part
         try:
-            self._pub.publish(self.steps + 1, company.handles, tokens)
+            self._pub.publish(self.steps + 1, decode_batch.handles, tokens)
         except RowError:  # no ids [rows] on the host: the long way copies, or says what is wrong
             return part
         except LaneError as error:
@@ -239,8 +239,8 @@ class ModelRunner:
         except Exception as error:
             raise self._give_up(error) from error
         self.steps += 1
-        company.taken += 1
-        if company.taken >= company.lasts:
+        decode_batch.taken += 1
+        if decode_batch.taken >= decode_batch.lasts:
             self._going = None
         return DONE
 
@@ -255,22 +255,22 @@ class ModelRunner:
     def _publish_down_to(self, depth: int) -> None:
         if self._failed is not None:
             raise afresh(self._failed)
-        while len(self._flights) > depth:
-            self._publish(self._flights[0])
-            self._flights.popleft()
+        while len(self._launched) > depth:
+            self._publish(self._launched[0])
+            self._launched.popleft()
 
-    def _publish(self, flight: Flight) -> None:
+    def _publish(self, launched: InFlightStep) -> None:
         try:
-            flight.publish(self._pub)
+            launched.publish(self._pub)
         except LaneError as error:
             self._refuse(error)
         except Exception as error:
             raise self._give_up(error) from error
-        if not flight.counted:
-            counts = flight.arrive().counted()
-            for row, count in zip(flight.rows, counts.tolist(), strict=True):
+        if not launched.counted:
+            counts = launched.arrive().counted()
+            for row, count in zip(launched.rows, counts.tolist(), strict=True):
                 row.produced += count
-            if any(row.left <= 0 for row in flight.rows):
+            if any(row.left <= 0 for row in launched.rows):
                 self._batch.leave()
 
     def _refuse(self, error: LaneError) -> NoReturn:
@@ -288,6 +288,6 @@ class ModelRunner:
         what = f"step {self.steps + 1} on {self.device.name}: {type(error).__name__}: {error}"
         self._failed = RunnerFailed(what)
         self._going = None
-        self._flights.clear()
+        self._launched.clear()
         self._pub.fail(what)
         return self._failed

@@ -13,7 +13,7 @@ import numpy as np
 from tokenpipe.types import SamplingParams
 from tokenpipe.worker import StepLogprobs
 
-from . import rng as chance
+from . import rng
 from .model import I64, Row, Sampled
 
 _ANY = SamplingParams()  # limits nothing: what a greedy row asks of the draw that it ignores
@@ -32,7 +32,7 @@ class _Wishes:
         self.min_p = np.array([p.min_p for p in drawn], np.float32)[:, None]
         self.top_p = np.array([p.top_p for p in drawn], np.float32)[:, None]
         self.top_k = np.array([max(p.top_k, 0) for p in drawn], np.int64)[:, None]
-        self.seeds = chance.seeds(rows)
+        self.seeds = rng.seeds(rows)
         self.prompts = np.array([len(row.prompt_token_ids) for row in rows], np.int64)
         self.logprobs = np.array(
             [-1 if p.logprobs is None else p.logprobs for p in params], np.int32
@@ -68,7 +68,7 @@ class Sampler:
         peak = logits.max(axis=-1, keepdim=True)
         tokens = p.argmax(logits, axis=-1)
         if wishes.drawn:
-            numbers = p.to_tensor(chance.uniforms(wishes.seeds, lengths - wishes.prompts))
+            numbers = p.to_tensor(rng.uniforms(wishes.seeds, lengths - wishes.prompts))
             drawn = self._draw((logits - peak) / self._of("temperature"), numbers)
             tokens = p.where(self._of("greedy"), tokens, drawn)
         logprobs = None

@@ -8,14 +8,14 @@ import numpy as np
 
 from tokenpipe.errors import RowsFailed
 
-from .batch import Company, RunnerBatch
+from .batch import DecodeBatch, RunnerBatch
 from .devices import Device
-from .in_flight import Flight
+from .in_flight import InFlightStep
 from .model import I64, Model, Row, Sampled
 from .sampling import Sampler
 
 
-class Launcher:
+class StepLauncher:
     """Runs the model over a batch. What it sampled is fed back without leaving the device."""
 
     def __init__(self, paddle: Any, model: Model, device: Device) -> None:
@@ -35,25 +35,25 @@ class Launcher:
         """Whether the next decode is given what the newest step sampled: else the model has it."""
         return self._last is not None
 
-    def launch(self, step: int, batch: RunnerBatch, tried: Any = None) -> Flight:
+    def launch(self, step: int, batch: RunnerBatch, tried: Any = None) -> InFlightStep:
         """Run one step of the batch and start to copy what it gave.
 
-        `tried` is what the model's decode of the batch's company gave or raised, where it was
+        `tried` is what the model's decode of the batch gave or raised, where it was
         called.
         """
-        company, failed = batch.company(), list[int]()
+        decode_batch, failed = batch.decode_batch(), list[int]()
         parts: list[Any] = []
-        while company.rows:
+        while decode_batch.rows:
             try:
                 if isinstance(tried, RowsFailed):
                     raise tried
-                parts.append(self._decode(company) if tried is None else tried)
+                parts.append(self._decode(decode_batch) if tried is None else tried)
                 break
             except RowsFailed as error:
                 tried = None
-                failed += _end(company.rows, error)
+                failed += _end(decode_batch.rows, error)
                 batch.leave()
-                company = batch.company()
+                decode_batch = batch.decode_batch()
         fresh = batch.fresh()
         while fresh:
             try:
@@ -62,7 +62,7 @@ class Launcher:
             except RowsFailed as error:
                 failed += _end(fresh, error)
                 fresh = [row for row in fresh if not row.failed]
-        rows, handles, lengths = company.rows, company.handles, company.lengths
+        rows, handles, lengths = decode_batch.rows, decode_batch.handles, decode_batch.lengths
         if fresh:
             rows = [*rows, *fresh]
             handles = np.append(handles, [row.handle for row in fresh]).astype(np.int64)
@@ -72,21 +72,23 @@ class Launcher:
             parts = [self.sample(parts, rows, lengths)]
         one_each = all(part.counts is None and len(part.tokens.shape) == 1 for part in parts)
         if one_each:  # else how many they are is known once they arrive
-            company.taken += 1
+            decode_batch.taken += 1
             for row in fresh:
                 row.produced += 1
-        flight = Flight(step, rows, handles, parts, self._device)
-        flight.counted, flight.failed = one_each, failed
+        launched = InFlightStep(step, rows, handles, parts, self._device)
+        launched.counted, launched.failed = one_each, failed
         self._last = None if own or not parts else parts[0].tokens
         self._last_rows = rows
         if fresh:
             batch.join(fresh)
-        return flight
+        return launched
 
-    def _decode(self, company: Company) -> Any:
+    def _decode(self, decode_batch: DecodeBatch) -> Any:
         if not self.feeds_back:
-            return self._model.decode(company.rows, None, None)
-        part = self._model.decode(company.rows, self._fed(company.rows), company.lengths)
+            return self._model.decode(decode_batch.rows, None, None)
+        part = self._model.decode(
+            decode_batch.rows, self._fed(decode_batch.rows), decode_batch.lengths
+        )
         if isinstance(part, Sampled):
             self.forget()
         return part

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from .devices import Device
 from .model import GREEDY, Model, Row, Sampled
-from .step_launcher import Launcher, lengths_of
+from .step_launcher import StepLauncher, lengths_of
 
 
 def warm_up(
-    launcher: Launcher, model: Model, device: Device, rows: int, tokens: int, steps: int
+    launcher: StepLauncher, model: Model, device: Device, rows: int, tokens: int, steps: int
 ) -> None:
     """Prefill `rows` rows of `tokens` zeros, decode `steps` times, and free them again."""
     made_up = [

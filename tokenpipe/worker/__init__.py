@@ -5,7 +5,7 @@ class in a process of its own. Nothing here imports a framework.
 """
 
 from .arrays import StepLogprobs, as_array, logprob_columns
-from .executor import Engine, EngineSpec, Place, Rows
+from .executor import EngineSpec, Executor, RankPlace, StepRows
 from .extras_columns import annex_columns, tensors_of, with_arrays
 from .protocols import PlanLane, Publishes
 from .publisher import Publisher
@@ -14,16 +14,16 @@ from .synthetic import SYNTHETIC, SyntheticEngine
 
 __all__ = [
     "SYNTHETIC",
-    "Engine",
     "EngineSpec",
-    "Place",
+    "Executor",
     "PlanLane",
     "Publisher",
     "Publishes",
-    "Rows",
+    "RankPlace",
     "StepLane",
     "StepLaneReader",
     "StepLogprobs",
+    "StepRows",
     "SyntheticEngine",
     "annex_columns",
     "as_array",

@@ -21,7 +21,7 @@ from tokenpipe.logs import set_up_logs
 from tokenpipe.notify import Notifier, set_title
 from tokenpipe.topology import Topology
 
-from .executor import EngineSpec, Place
+from .executor import EngineSpec, RankPlace
 from .publisher import Publisher
 from .step_lane import StepLane
 from .worker_loop import WorkerLoop
@@ -50,7 +50,7 @@ def main(argv: Sequence[str]) -> int:
         set_up_logs("worker", rank, instance=name, form=log.format, level=log.level)
         notifier.phase(f"making engine {args.engine}")
         spec = EngineSpec(args.engine, json.loads(args.arguments))
-        engine = spec.make(Place(topology, args.dp, args.tp))
+        executor = spec.make(RankPlace(topology, args.dp, args.tp))
         notifier.phase("waiting for its processor's welcome")
         lane = StepLane.worker(args.endpoint, args.dp, args.tp)
         publisher = Publisher(args.endpoint, args.dp, args.tp)
@@ -58,7 +58,7 @@ def main(argv: Sequence[str]) -> int:
         notifier.failed(_story(error))
         raise
     lockstep = topology.tensor_parallel_size > 1
-    loop = WorkerLoop(lane, publisher, engine, notifier=notifier, lockstep=lockstep)
+    loop = WorkerLoop(lane, publisher, executor, notifier=notifier, lockstep=lockstep)
 
     def stop(*_: object) -> None:
         loop.stopped = True

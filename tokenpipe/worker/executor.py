@@ -15,7 +15,7 @@ from tokenpipe.wire import StepBind
 from .arrays import StepLogprobs
 
 
-class Rows(NamedTuple):
+class StepRows(NamedTuple):
     """What one step computed, as `Publisher.publish` takes it.
 
     `handles` int64 [n], each one admitted; `tokens` int32 [sum of counts], row after row; `counts`
@@ -31,7 +31,7 @@ class Rows(NamedTuple):
     annexes: Mapping[int, RowAnnex] | None = None
 
 
-class Engine(Protocol):
+class Executor(Protocol):
     """One rank's model. All calls come from one thread, in the order of the plans.
 
     With `tensor_parallel_size` > 1 every TP rank gets the same calls in the same order.
@@ -44,7 +44,7 @@ class Engine(Protocol):
         sample. An exception ends this request with an error and no other.
         """
 
-    def step(self) -> Rows | None:
+    def step(self) -> StepRows | None:
         """Run one forward over what is admitted; None where it has no row to give yet.
 
         A handle may get rows beyond its end until it is freed. An exception ends the worker.
@@ -55,7 +55,7 @@ class Engine(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class RankPlace:
     """Where in the topology an engine runs, for its factory."""
 
     topology: Topology
@@ -75,7 +75,7 @@ class EngineSpec:
         if not all(self.target.partition(":")):
             raise ConfigError(f"engine {self.target!r}: must be module:factory")
 
-    def factory(self) -> Callable[..., Engine]:
+    def factory(self) -> Callable[..., Executor]:
         """Import it. Raises ConfigError where it is not there, and what its module raises."""
         module_name, _, name = self.target.partition(":")
         try:
@@ -92,9 +92,9 @@ class EngineSpec:
                 raise ConfigError(f"engine {self.target!r}: {module_name} has no {name}") from None
         if not callable(factory):
             raise ConfigError(f"engine {self.target!r}: is a {type(factory).__name__}")
-        made: Callable[..., Engine] = factory
+        made: Callable[..., Executor] = factory
         return made
 
-    def make(self, place: Place) -> Engine:
+    def make(self, place: RankPlace) -> Executor:
         """Call the factory with the place and the arguments."""
         return self.factory()(place, **self.arguments)

@@ -16,7 +16,7 @@ from tokenpipe.errors import ConfigError
 from tokenpipe.wire import StepBind
 
 from .arrays import StepLogprobs
-from .executor import Place, Rows
+from .executor import RankPlace, StepRows
 
 VOCAB_SIZE = 32_000  # where the topology has none
 RATE = 1000.0  # a chat's default of 1,024 tokens takes a second
@@ -32,7 +32,7 @@ class SyntheticEngine:
 
     def __init__(
         self,
-        place: Place,
+        place: RankPlace,
         *,
         rate: float = RATE,
         tokens_per_row: int = 1,
@@ -68,7 +68,7 @@ class SyntheticEngine:
         self._settle()
         self._rows.pop(handle, None)
 
-    def step(self) -> Rows | None:
+    def step(self) -> StepRows | None:
         """Return the next tokens of all sequences, when they are due."""
         self._wait()
         if not self._rows:
@@ -79,7 +79,7 @@ class SyntheticEngine:
         tokens = self._allowed[_mix(walk) % len(self._allowed)]
         self._offsets += np.uint64(self._k)
         self._steps += 1
-        return Rows(self._handles, tokens, self._counts, self._logprobs(tokens))
+        return StepRows(self._handles, tokens, self._counts, self._logprobs(tokens))
 
     def _wait(self) -> None:
         if self._period_s:

@@ -14,7 +14,7 @@ from tokenpipe.notify import Notifier
 from tokenpipe.types import RowStatus
 from tokenpipe.wire import StepBind, StepPlan
 
-from .executor import Engine, Rows
+from .executor import Executor, StepRows
 from .protocols import PlanLane, Publishes
 
 IDLE_S = 0.1  # a worker with nothing to publish polls at least so often
@@ -33,7 +33,7 @@ class WorkerLoop:
         self,
         lane: PlanLane,
         pub: Publishes,
-        engine: Engine,
+        executor: Executor,
         *,
         notifier: Notifier,
         lockstep: bool = False,
@@ -41,7 +41,7 @@ class WorkerLoop:
     ) -> None:
         self._lane = lane
         self._pub = pub
-        self._engine = engine
+        self._executor = executor
         self._notifier = notifier
         self._lockstep = lockstep
         self._limit = RateLimit(1.0, clock)
@@ -70,7 +70,7 @@ class WorkerLoop:
             self._run_step()
 
     def _run_step(self) -> None:
-        self._publish(self._engine.step() if self._running else None)
+        self._publish(self._executor.step() if self._running else None)
 
     def _apply(self, plan: StepPlan) -> None:
         if plan.reset:
@@ -79,7 +79,7 @@ class WorkerLoop:
         for handle in plan.frees:
             if handle in self._running:
                 self._running.discard(handle)
-                self._engine.free(handle)
+                self._executor.free(handle)
             self._drained.append(handle)
         for binding in plan.binds:
             if binding.handle not in frees:
@@ -88,14 +88,14 @@ class WorkerLoop:
     def _forget(self) -> None:
         """Drop every handle without a word: the rank was lost, and this process was not."""
         for handle in self._running:
-            self._engine.free(handle)
+            self._executor.free(handle)
         self._running.clear()
         self._drained.clear()
         self._broken.clear()
 
     def _admit(self, binding: StepBind) -> None:
         try:
-            self._engine.admit(binding)
+            self._executor.admit(binding)
         except Exception as error:  # one bad request harms one request
             self._broken.append(binding.handle)
             said = f"request {binding.key:#x} is refused: {error!r}"
@@ -103,18 +103,18 @@ class WorkerLoop:
         else:
             self._running.add(binding.handle)
 
-    def _publish(self, rows: Rows | None) -> None:
+    def _publish(self, rows: StepRows | None) -> None:
         """Send a step with what became of handles since the last one; else keep the lane going."""
         if rows is None and not self._drained and not self._broken:
             self._pub.poll()
             return
         try:
-            self._publish_step(rows or Rows(np.zeros(0, np.int64), np.zeros(0, np.int32)))
+            self._publish_step(rows or StepRows(np.zeros(0, np.int64), np.zeros(0, np.int32)))
         except LaneLost as error:  # the processor died: its next life knows none of our handles
             _log.warning("forgets its batch: %s", error)
             self._forget()
 
-    def _publish_step(self, rows: Rows) -> None:
+    def _publish_step(self, rows: StepRows) -> None:
         if self._broken:  # a step of their own: the engine's columns stay as they are
             n = len(self._broken)
             self._step += 1
