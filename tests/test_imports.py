@@ -66,6 +66,7 @@ MAY_ENTER = {
         "errors",
         "events",
         "extras",
+        "instance",
         "pipeline",
         "runners",
         "topology",

@@ -38,6 +38,17 @@ def test_signs_of_life_are_rationed_and_nothing_blocks(clock: Clock) -> None:
     notifier.watchdog()
 
 
+def test_facts_are_kept_by_name_also_before_ready(clock: Clock) -> None:
+    reader = NotifyReader(clock())
+    notifier = Notifier(socket.socket(fileno=os.dup(reader.child_fd)), clock)
+    notifier.facts(card={"a": 1}, other=2)
+    notifier.facts(card={"b": 2})
+    reader.read(clock())
+    assert reader.facts == {"card": {"b": 2}, "other": 2} and reader.ready == {}
+    reader.close()
+    notifier.close()
+
+
 def test_without_a_supervisor_nothing_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("TOKENPIPE_NOTIFY", raising=False)
     notifier = Notifier.inherited()

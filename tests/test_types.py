@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from tokenpipe._core import MAX_STOP_BYTES
-from tokenpipe.types import SamplingParams
+from tokenpipe.types import Request, SamplingParams
 
 
 @pytest.mark.parametrize("ids", [[2, 3], (2, 3), range(2, 4), np.array([2, 3]), iter((2, 3))])
@@ -49,3 +49,14 @@ def test_nothing_is_an_empty_tuple() -> None:
 def test_wrong_stops_are_refused_by_name(wrong: dict[str, Any], why: str) -> None:
     with pytest.raises(ValueError, match=why):
         SamplingParams(**wrong)
+
+
+def test_request_fields_are_the_json_object_in_extra() -> None:
+    def fields(extra: bytes) -> dict[str, Any]:
+        return Request(1, "", 0, (1,), SamplingParams(), extra=extra).request_fields
+
+    assert fields(b"") == {}
+    assert fields('{"priority": 3, "größe": [null]}'.encode()) == {"priority": 3, "größe": [None]}
+    for raw in (b"[1]", b"\xff", b"{"):
+        with pytest.raises(ValueError):
+            fields(raw)

@@ -42,6 +42,7 @@ from tokenpipe.events import (
     Submitted,
 )
 from tokenpipe.extras import PromptLogprobs, RowAnnex
+from tokenpipe.instance import ModelCard
 from tokenpipe.pipeline import Pipeline
 from tokenpipe.runners import (
     CPUModelRunner,
@@ -98,6 +99,7 @@ __all__ = [
     "MetaxModelRunner",
     "Mismatch",
     "Model",
+    "ModelCard",
     "ModelRunner",
     "OutputAnnex",
     "OutputFrame",

@@ -55,6 +55,10 @@ class Notifier:
         """Tell that the start is over. `facts` are plain values for the supervisor's owner."""
         self._send({"ready": facts})
 
+    def facts(self, **facts: Any) -> None:
+        """Tell plain values about this process that its supervisor needs before it is ready."""
+        self._send({"facts": facts})
+
     def watchdog(self) -> None:
         """Give a sign of life. Cheap: a loop may call it in each of its rounds."""
         now = self._clock()

@@ -5,10 +5,12 @@ One word for one thing, the same here, in C, in tests, metrics and docs.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import Enum, IntEnum
 from operator import index
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -185,6 +187,23 @@ class Request:
     parent: int | None = None  # internal id of the first sample where n > 1
     sample_index: int = 0
     extra: bytes = b""
+
+    @property
+    def request_fields(self) -> dict[str, Any]:
+        """What an API server put into `extra`; ValueError where that is no JSON object."""
+        return request_fields_of(self.extra)
+
+
+def request_fields_of(extra: bytes) -> dict[str, Any]:
+    """Return the fields that an API server put into a request's `extra`: {} where it is empty.
+
+    `extra` is one JSON object in UTF-8; its keys are names of the model card's `request_fields`.
+    Raises ValueError where the bytes are something else.
+    """
+    fields = json.loads(extra) if extra else {}
+    if not isinstance(fields, dict):
+        raise ValueError(f"extra: must be a JSON object, not a {type(fields).__name__}")
+    return fields
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,6 +22,7 @@ from tokenpipe.supervisor import Budget, Child, ChildSpec, Died, Supervisor
 from tokenpipe.topology import Topology
 from tokenpipe.worker import EngineSpec
 
+from .model_cards import ModelCards
 from .scheduler import Scheduler
 
 GRANT = 4  # steps of a tensor-parallel group that one plan allows
@@ -48,9 +49,11 @@ class EngineHost:
         self._spec = spec
         self._notifier = notifier
         notifier.phase("starting its processors")
-        self.pipe = Pipeline(topology)
+        self.pipe = Pipeline(topology, model_card=None)
         self._workers = Supervisor(self.pipe.log_dir, keep_logs=topology.log_dir is not None)
         self._health = HealthWriter(Path(self.pipe.endpoint))
+        ranks = [f"{dp}.{tp}" for dp, tp in topology.workers]
+        self._model_cards = ModelCards(ranks, self.pipe.set_model_card)
         self._budget = Budget(topology.policies.restarts, topology.policies.within_s)
         self._starting: dict[Child, float] = {}  # those started again, with their deadlines
         self._up: set[int] = set()
@@ -89,6 +92,7 @@ class EngineHost:
             self._notifier.phase(f"waiting for {late or 'the last rank'}")
 
         self._workers.wait_ready(pending, left, pump)
+        self._model_cards.check()
 
     def _missing(self, child: Child, dp: int) -> str | None:
         phase = child.missing()
@@ -157,6 +161,7 @@ class EngineHost:
             match event:
                 case RankUp(dp_rank):
                     self._up.add(dp_rank)
+                    self._hear_model_cards()  # before the rank gets its first request
                     _log.info("rank is up", extra={"fields": {"dp": dp_rank}})
                 case RankLost(dp_rank, reason):
                     self._up.discard(dp_rank)
@@ -168,6 +173,13 @@ class EngineHost:
                     self._limit.log(_log, logging.ERROR, "mismatch", f"ranks differ: {event}")
                 case ProcessorUp(index):
                     _log.info("processor %d was started again", index)
+
+    def _hear_model_cards(self) -> None:
+        try:
+            self._model_cards.update(self._workers.facts())
+        except OSError as error:
+            said = f"the model card cannot be written to {self.endpoint}: {error.strerror}"
+            self._limit.log(_log, logging.ERROR, "model card", f"{said}; it is tried again")
 
     # --- workers ---
 
@@ -193,6 +205,7 @@ class EngineHost:
         if now < self._watch_at:
             return
         self._watch_at = now + HEALTH_S
+        self._hear_model_cards()
         problems: dict[str, str] = {}
         stuck = self._workers.stuck(self._stuck_s)
         silent = [(f"worker {child.spec.rank}", seconds) for child, seconds in stuck]

@@ -7,6 +7,7 @@ from .dropped import when_dropped
 from .guard import ForkGuard
 from .health import HEALTH_S, Health, HealthWriter, read_health
 from .instance import ENDPOINT_VARIABLE, Instance, Reservation
+from .model_card import STANDARD_FIELDS, ModelCard, ModelCardReader, write_model_card
 from .names import (
     command_lane,
     lane_name,
@@ -25,10 +26,13 @@ __all__ = [
     "ENDPOINT_VARIABLE",
     "HEALTH_FILE",
     "HEALTH_S",
+    "STANDARD_FIELDS",
     "ForkGuard",
     "Health",
     "HealthWriter",
     "Instance",
+    "ModelCard",
+    "ModelCardReader",
     "Reservation",
     "RoleLock",
     "Swept",
@@ -44,4 +48,5 @@ __all__ = [
     "sweep",
     "when_dropped",
     "worker_lane",
+    "write_model_card",
 ]

@@ -7,12 +7,12 @@ says that the engine itself is stuck, or that its file system is full.
 from __future__ import annotations
 
 import json
-import os
 import time
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
+from .atomic_write import remove_whole, write_whole
 from .sweep import HEALTH_FILE
 
 HEALTH_S = 0.25  # between two writings where nothing changes
@@ -32,8 +32,7 @@ class HealthWriter:
     """The engine's end."""
 
     def __init__(self, directory: Path) -> None:
-        self._whole = directory / HEALTH_FILE
-        self._part = directory / f"{HEALTH_FILE}.part"
+        self._path = directory / HEALTH_FILE
         self._last: Health | None = None
         self._due = float("-inf")
 
@@ -48,16 +47,12 @@ class HealthWriter:
             return
         self._last = None
         text = json.dumps({"time": time.monotonic(), **asdict(health)})
-        descriptor = os.open(self._part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-        with os.fdopen(descriptor, "w") as file:
-            file.write(text)
-        self._part.replace(self._whole)  # a reader sees all of it or none
+        write_whole(self._path, text)
         self._last, self._due = health, now + HEALTH_S
 
     def close(self) -> None:
         """Remove it. OSError where it stays."""
-        self._part.unlink(missing_ok=True)
-        self._whole.unlink(missing_ok=True)
+        remove_whole(self._path)
 
 
 def read_health(directory: Path, stuck_s: float) -> Health:

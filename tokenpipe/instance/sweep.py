@@ -20,9 +20,11 @@ OWNER = ("pipeline", "0")
 SUPERVISOR = ("supervisor", "0")
 INFO_FILE = "instance.json"
 HEALTH_FILE = "health.json"
+MODEL_CARD_FILE = "model_card.json"
 LOGS = "logs"
 _SHOWN = 5  # of the names that stayed
-_OURS = {INFO_FILE, f"{INFO_FILE}.part", HEALTH_FILE, f"{HEALTH_FILE}.part"}
+_WRITTEN = (INFO_FILE, HEALTH_FILE, MODEL_CARD_FILE)
+_OURS = {*_WRITTEN, *(f"{name}.part" for name in _WRITTEN)}
 
 
 class Swept(NamedTuple):

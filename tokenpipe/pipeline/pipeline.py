@@ -13,7 +13,7 @@ from typing_extensions import Self
 
 from tokenpipe.errors import LaneClosed, ProcessorFailed, StartupError, TokenpipeError, afresh
 from tokenpipe.events import Event, ProcessorLost, ProcessorUp, RankLost, RankUp
-from tokenpipe.instance import ForkGuard
+from tokenpipe.instance import ForkGuard, ModelCard, write_model_card
 from tokenpipe.postprocess import check_tokenizer
 from tokenpipe.topology import Topology
 from tokenpipe.types import FIRST_GENERATION, Request
@@ -34,12 +34,16 @@ from .outcomes import Outcomes
 from .processors import Death
 from .resources import Parts
 
+_STANDARD = ModelCard()
+
 
 class Pipeline:
     """One running instance, owned by the engine's process.
 
     Args:
         topology: a `Topology`, the path of a YAML file, or None for the defaults.
+        model_card: what API servers may ask of this engine, beside the standard fields. With None
+            they answer 503 until `set_model_card` is called.
 
     Raises `ConfigError` for a wrong topology or directory, or a tokenizer that is not there,
     `LaneBusy` where an explicit name is held by a living instance, `StartupError` where a
@@ -50,6 +54,7 @@ class Pipeline:
         self,
         topology: Topology | str | os.PathLike[str] | None = None,
         *,
+        model_card: ModelCard | None = _STANDARD,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         if topology is None:
@@ -72,6 +77,8 @@ class Pipeline:
         self._outcomes = Outcomes(self._book)
         self._parts = parts = Parts(topology, self._book, self._outcomes, clock)
         try:
+            if model_card is not None:
+                self.set_model_card(model_card)
             parts.processors.start(self._turn)
             for dp_rank in range(topology.data_parallel_size):
                 self.dispatch(dp_rank, [OpenRank(dp_rank, self._book.floors(dp_rank))])
@@ -169,6 +176,14 @@ class Pipeline:
             raise TokenpipeError(f"reject: request {request.external_id!r} is bound; abort it")
         self._outcomes.reject(entry, error)
         self._parts.clients.send(self._outcomes.take_final_rows())
+
+    def set_model_card(self, card: ModelCard) -> None:
+        """Tell API servers what the model accepts from now on; `Request.extra` then has it.
+
+        Raises OSError where the instance's directory cannot be written; the old card then holds.
+        """
+        self._check_open()
+        write_model_card(self._parts.instance.directory, card)
 
     def step_lane(self, dp_rank: int = 0) -> StepLane:
         """Return the lane of plans to a DP rank's workers, made at the first call.

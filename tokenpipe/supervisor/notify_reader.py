@@ -23,6 +23,7 @@ class NotifyReader:
         self.phase = "starting its interpreter"
         self.phase_since = started
         self.failure = ""  # why the child failed, in its own words
+        self.facts: dict[str, Any] = {}  # what the child said of itself, the latest of each name
         self.ready: dict[int, dict[str, Any]] = {}  # facts by pid: the child may have forked
         self.last_sign: dict[int, float] = {}  # time of the last sign of life, by pid; only ready
 
@@ -58,6 +59,8 @@ class NotifyReader:
     def _take(self, notification: dict[str, Any], pid: int, now: float) -> None:
         if "phase" in notification:
             self.phase, self.phase_since = str(notification["phase"]), now
+        elif "facts" in notification:
+            self.facts.update(notification["facts"])
         elif "ready" in notification:
             self.ready[pid] = dict(notification["ready"])
             self.last_sign[pid] = now

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from signal import SIGKILL, SIGTERM
 from types import TracebackType
+from typing import Any
 
 from typing_extensions import Self
 
@@ -82,6 +83,11 @@ class Supervisor:
         now = self._hear()
         silent = ((child, child.silence(now)) for child in self._living.values())
         return [(child, seconds) for child, seconds in silent if seconds > after_s]
+
+    def facts(self) -> dict[str, dict[str, Any]]:
+        """Return the facts that each living child has told until now, by the child's rank."""
+        self._hear()
+        return {child.spec.rank: dict(child.notify.facts) for child in self._living.values()}
 
     def wait_ready(
         self,

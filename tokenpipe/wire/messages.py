@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated
+from typing import Annotated, Any
 
 from tokenpipe._core import FINISH_ERROR, FINISH_STOP, MAX_STOP_BYTES, NO_STOP
-from tokenpipe.types import RequestOutputKind, SamplingParams
+from tokenpipe.types import RequestOutputKind, SamplingParams, request_fields_of
 
 from .fields import (
     U32,
@@ -262,6 +262,11 @@ class StepBind:
     max_tokens: U32 = 0
     extra: Extra = b""
     params: Annotated[SamplingParams, PARAMS] = _DEFAULTS
+
+    @property
+    def request_fields(self) -> dict[str, Any]:
+        """What an API server put into `extra`; ValueError where that is no JSON object."""
+        return request_fields_of(self.extra)
 
 
 @dataclass(frozen=True, slots=True)

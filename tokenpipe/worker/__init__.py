@@ -5,6 +5,7 @@ class in a process of its own. Nothing here imports a framework.
 """
 
 from .arrays import StepLogprobs, as_array, logprob_columns
+from .declared import model_card_of
 from .executor import EngineSpec, Executor, RankPlace, StepRows
 from .extras_columns import annex_columns, tensors_of, with_arrays
 from .protocols import PlanLane, Publishes
@@ -28,6 +29,7 @@ __all__ = [
     "annex_columns",
     "as_array",
     "logprob_columns",
+    "model_card_of",
     "tensors_of",
     "with_arrays",
 ]

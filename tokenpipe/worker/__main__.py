@@ -21,6 +21,7 @@ from tokenpipe.logs import set_up_logs
 from tokenpipe.notify import Notifier, set_title
 from tokenpipe.topology import Topology
 
+from .declared import model_card_of
 from .executor import EngineSpec, RankPlace
 from .publisher import Publisher
 from .step_lane import StepLane
@@ -51,6 +52,8 @@ def main(argv: Sequence[str]) -> int:
         notifier.phase(f"making engine {args.engine}")
         spec = EngineSpec(args.engine, json.loads(args.arguments))
         executor = spec.make(RankPlace(topology, args.dp, args.tp))
+        # Before its rank can come up: no request may reach it that was judged by another card.
+        notifier.facts(model_card=model_card_of(executor).to_json_dict())
         notifier.phase("waiting for its processor's welcome")
         lane = StepLane.worker(args.endpoint, args.dp, args.tp)
         publisher = Publisher(args.endpoint, args.dp, args.tp)
