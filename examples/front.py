@@ -12,6 +12,7 @@ from collections.abc import Callable
 from tokenpipe import (
     Aborted,
     AbortRequested,
+    ErrorCode,
     Finished,
     Pipeline,
     RankLost,
@@ -76,7 +77,7 @@ class Front:
                         self._waiting.remove(request)
                 case Rescheduled(request, handle, reason):
                     self._cancel(handle)
-                    self._pipe.reject(request, f"the engine lost it: {reason}")
+                    self._pipe.reject(request, f"the engine lost it: {reason}", ErrorCode.LOST)
                 case Released(_, handle, reason) if handle in self.bound:
                     self.released[reason] += 1
                     self.free.add(self.bound.pop(handle))
@@ -90,7 +91,7 @@ class Front:
     def refuse_all(self, why: str) -> None:
         """End what waits with an error."""
         while self._waiting:
-            self._pipe.reject(self._waiting.popleft(), why)
+            self._pipe.reject(self._waiting.popleft(), why, ErrorCode.UNAVAILABLE)
 
     def _submitted(self, request: Request) -> None:
         why = self._refuse(request)

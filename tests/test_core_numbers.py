@@ -20,6 +20,7 @@ ENUMS: list[tuple[type[IntEnum], str, str, str]] = [
     (wire.StepColumn, "STEP_", "wire/layout.h", "tp_step_column"),
     (wire.OutputColumn, "OUT_", "wire/layout.h", "tp_output_column"),
     (types.RowStatus, "ROW_", "wire/layout.h", "tp_row_status"),
+    (types.ErrorCode, "ERROR_", "wire/layout.h", "tp_error_code"),
     (types.RequestOutputKind, "OUTPUT_", "stream/stream.h", "tp_output_kind"),
     (numbers.State, "STATE_", "table/table.h", "tp_binding_state"),
     (numbers.Happened, "EVENT_", "table/table.h", "tp_event_kind"),

@@ -22,7 +22,7 @@ CHILD = {"logs", "notify"}  # what a role's own process needs besides
 MAY_ENTER = {
     "accepts": set(),
     "errors": set(),
-    "types": {"_core", "accepts"},
+    "types": {"_core", "accepts", "errors"},
     "extras": set(),
     "events": {"types"},
     "logs": {"errors"},

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import pickle
 from typing import Any
 
 import numpy as np
 import pytest
 
 from tokenpipe._core import MAX_STOP_BYTES
+from tokenpipe.errors import FieldError
 from tokenpipe.types import Request, SamplingParams
 
 
@@ -32,23 +34,24 @@ def test_nothing_is_an_empty_tuple() -> None:
 @pytest.mark.parametrize(
     ("wrong", "why"),
     [
-        ({"stop": "end"}, r"stop is a tuple of strings; write \(text,\) for one"),
-        ({"stop": None}, "stop is a tuple of strings, not None"),
+        ({"stop": "end"}, r"stop: must be a tuple of strings; write \(text,\) for one"),
+        ({"stop": None}, "stop: must be a tuple of strings, not None"),
         ({"stop": ["a", 7]}, "stop: 7 is not a string"),
         ({"stop": [b"a"]}, "stop: b'a' is not a string"),
         ({"stop": [""]}, "stop: an empty string"),
         ({"stop": ["x" * (MAX_STOP_BYTES + 1)]}, "stop: more than"),
-        ({"stop_token_ids": "12"}, "stop_token_ids are token ids in a tuple, not '12'"),
-        ({"stop_token_ids": 5}, "stop_token_ids are token ids in a tuple, not 5"),
-        ({"stop_token_ids": None}, "stop_token_ids are token ids in a tuple, not None"),
-        ({"stop_token_ids": [1.0]}, r"stop_token_ids are token ids in a tuple, not \[1.0\]"),
+        ({"stop_token_ids": "12"}, "stop_token_ids: must be token ids, not '12'"),
+        ({"stop_token_ids": 5}, "stop_token_ids: must be token ids, not 5"),
+        ({"stop_token_ids": None}, "stop_token_ids: must be token ids, not None"),
+        ({"stop_token_ids": [1.0]}, r"stop_token_ids: must be token ids, not \[1.0\]"),
         ({"stop_token_ids": [-1]}, "stop_token_ids: -1 is not a token id"),
         ({"stop_token_ids": [1 << 31]}, "is not a token id"),
     ],
 )
 def test_wrong_stops_are_refused_by_name(wrong: dict[str, Any], why: str) -> None:
-    with pytest.raises(ValueError, match=why):
+    with pytest.raises(FieldError, match=why) as caught:
         SamplingParams(**wrong)
+    assert {caught.value.field} == set(wrong)
 
 
 def test_request_fields_are_the_json_object_in_extra() -> None:
@@ -60,3 +63,25 @@ def test_request_fields_are_the_json_object_in_extra() -> None:
     for raw in (b"[1]", b"\xff", b"{"):
         with pytest.raises(ValueError):
             fields(raw)
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"n": 0},
+        {"max_tokens": 0},
+        {"min_tokens": 17},
+        {"logprobs": -1},
+        {"prompt_logprobs": -1},
+        {"stream_interval": 0},
+        {"stream_interval_ms": -1},
+    ],
+)
+def test_a_wrong_number_is_refused_by_name(wrong: dict[str, Any]) -> None:
+    with pytest.raises(ValueError, match=next(iter(wrong))) as caught:
+        SamplingParams(**wrong)
+    error = caught.value
+    assert isinstance(error, FieldError) and {error.field} == set(wrong)
+    assert str(error) == f"{error.field}: {error.problem}"
+    again = pickle.loads(pickle.dumps(error))
+    assert (again.field, again.problem) == (error.field, error.problem)

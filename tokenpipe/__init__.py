@@ -7,6 +7,7 @@ An engine makes a `Pipeline`, its workers a `Publisher` each, its API servers an
 from tokenpipe.client import AsyncClient, Client
 from tokenpipe.errors import (
     ConfigError,
+    FieldError,
     ForkError,
     FrameError,
     FrameTooLarge,
@@ -16,8 +17,6 @@ from tokenpipe.errors import (
     LaneFull,
     LaneLost,
     ProcessorFailed,
-    RequestFailed,
-    RequestRejected,
     RowError,
     RowsFailed,
     RunnerFailed,
@@ -57,6 +56,7 @@ from tokenpipe.runners import (
 )
 from tokenpipe.topology import Topology
 from tokenpipe.types import (
+    ErrorCode,
     FinishReason,
     OutputAnnex,
     Request,
@@ -84,7 +84,9 @@ __all__ = [
     "Client",
     "ClientLost",
     "ConfigError",
+    "ErrorCode",
     "Event",
+    "FieldError",
     "FinishReason",
     "Finished",
     "ForkError",
@@ -114,10 +116,8 @@ __all__ = [
     "RankUp",
     "Released",
     "Request",
-    "RequestFailed",
     "RequestOutput",
     "RequestOutputKind",
-    "RequestRejected",
     "RescheduleReason",
     "Rescheduled",
     "Row",

@@ -16,8 +16,9 @@ TokenpipeError
 ├── RunnerFailed           a worker's model or device failed; its rank was reported as failed
 ├── RowsFailed             what a model raises for some rows of its batch; they end with an error
 ├── SlotBusy               bind to a slot whose binding has no outcome yet
-├── RequestRejected        the engine refused the request
-└── RequestFailed          the request ended with an error (the reason is in the message)
+└── FieldError             a field of a request is wrong (it is named); nothing was sent
+
+A request that fails raises nothing: its last output has an `error_code` and an `error`.
 """
 
 from __future__ import annotations
@@ -96,12 +97,21 @@ class SlotBusy(TokenpipeError):
     """The slot's present binding has no outcome yet."""
 
 
-class RequestRejected(TokenpipeError):
-    """The engine refused the request."""
+class FieldError(TokenpipeError, ValueError):
+    """A field of a request is wrong: `field` is its name, `problem` says what is wrong with it."""
+
+    def __init__(self, field: str, problem: str) -> None:
+        super().__init__(field, problem)
+        self.field = field
+        self.problem = problem
+
+    def __str__(self) -> str:
+        return f"{self.field}: {self.problem}"
 
 
-class RequestFailed(TokenpipeError):
-    """The request ended with an error."""
+def first_line(error: BaseException | str) -> str:
+    """Return what an error says without the lines that follow, which are the end of a log."""
+    return str(error).split("\n", 1)[0]
 
 
 def afresh(error: _Error) -> _Error:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from tokenpipe.types import FinishReason, Request, RescheduleReason
+from tokenpipe.types import ErrorCode, FinishReason, Request, RescheduleReason
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +31,7 @@ class Finished:
     output_tokens: int
     stop_reason: int | str | None = None
     error: str | None = None
+    error_code: ErrorCode = ErrorCode.NONE
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from tokenpipe import _core
 from tokenpipe._core import DP_BITS, GENERATION_BITS, MAX_STOP_BYTES, SLOT_BITS
 from tokenpipe.accepts import Accepts, default
+from tokenpipe.errors import FieldError
 
 # A handle names one binding of one request to one slot: dp (12 bits), slot (16), generation (35).
 MAX_GENERATION = (1 << GENERATION_BITS) - 1
@@ -77,6 +78,18 @@ FINISH_CODES = tuple(_BY_CODE[code] for code in range(len(_BY_CODE)))
 """Finish reason by its code on the wire; 0 is "not finished"."""
 
 
+class ErrorCode(IntEnum):
+    """What kind of error ended a request; `error` beside it says in words what happened."""
+
+    NONE = _core.ERROR_NONE  # it goes on, or did not end with an error
+    INVALID = _core.ERROR_INVALID  # it cannot be served as it is: another attempt fails too
+    UNAVAILABLE = _core.ERROR_UNAVAILABLE  # nobody can serve it now: try again later
+    LOST = _core.ERROR_LOST  # a process that held it died, or its result is incomplete: try again
+    SLOW = _core.ERROR_SLOW  # its output was not taken in time, and more came than may wait
+    GAP = _core.ERROR_GAP  # a part of its output did not arrive
+    INTERNAL = _core.ERROR_INTERNAL  # the engine, its worker or tokenpipe failed on this request
+
+
 class RequestOutputKind(IntEnum):
     """What each output of a request holds."""
 
@@ -99,7 +112,7 @@ class SamplingParams:
     `stream_interval_ms` lie between two of them, the first and the last excepted.
 
     `stop_token_ids` and `stop` may be given as lists, or whatever else is gone through once; they
-    are tuples from then on. Raises ValueError naming what is wrong.
+    are tuples from then on. Raises `FieldError`, whose `field` is to blame.
     """
 
     n: int = 1
@@ -125,53 +138,53 @@ class SamplingParams:
 
     def __post_init__(self) -> None:
         if self.n < 1:
-            raise ValueError(f"n must be at least 1, not {self.n}")
+            raise FieldError("n", f"must be at least 1, not {self.n}")
         if self.max_tokens < 1:
-            raise ValueError(f"max_tokens must be at least 1, not {self.max_tokens}")
+            raise FieldError("max_tokens", f"must be at least 1, not {self.max_tokens}")
         if not 0 <= self.min_tokens <= self.max_tokens:
-            raise ValueError(
-                f"min_tokens must be in 0..max_tokens ({self.max_tokens}), not {self.min_tokens}"
+            raise FieldError(
+                "min_tokens", f"must be in 0..max_tokens ({self.max_tokens}), not {self.min_tokens}"
             )
         for name in ("logprobs", "prompt_logprobs"):
             if (value := getattr(self, name)) is not None and value < 0:
-                raise ValueError(f"{name} must be None or >= 0, not {value}")
+                raise FieldError(name, f"must be None or >= 0, not {value}")
         if type(self.stop_token_ids) is not tuple or self.stop_token_ids:
             object.__setattr__(self, "stop_token_ids", _token_ids(self.stop_token_ids))
         if type(self.stop) is not tuple or self.stop:
             object.__setattr__(self, "stop", _texts(self.stop))
         if not all(self.stop):
-            raise ValueError("stop: an empty string ends nothing")
+            raise FieldError("stop", "an empty string ends nothing")
         if sum(len(text.encode()) for text in self.stop) > MAX_STOP_BYTES:
-            raise ValueError(f"stop: more than {MAX_STOP_BYTES} bytes of UTF-8 in all")
+            raise FieldError("stop", f"more than {MAX_STOP_BYTES} bytes of UTF-8 in all")
         if self.stop and not self.detokenize:
-            raise ValueError("stop: stop strings are found in text, and detokenize is False")
+            raise FieldError("stop", "stop strings are found in text, and detokenize is False")
         if self.stream_interval < 1:
-            raise ValueError(f"stream_interval must be at least 1, not {self.stream_interval}")
+            raise FieldError("stream_interval", f"must be at least 1, not {self.stream_interval}")
         if self.stream_interval_ms < 0:
-            raise ValueError(f"stream_interval_ms must be >= 0, not {self.stream_interval_ms}")
+            raise FieldError("stream_interval_ms", f"must be >= 0, not {self.stream_interval_ms}")
 
 
 def _token_ids(ids: Iterable[int]) -> tuple[int, ...]:
     try:
         tokens = tuple(map(index, ids))  # ints of numpy too
     except TypeError as error:
-        raise ValueError(f"stop_token_ids are token ids in a tuple, not {ids!r}: {error}") from None
+        raise FieldError("stop_token_ids", f"must be token ids, not {ids!r}: {error}") from None
     for token in tokens:
         if not 0 <= token < 1 << 31:
-            raise ValueError(f"stop_token_ids: {token} is not a token id")
+            raise FieldError("stop_token_ids", f"{token} is not a token id")
     return tokens
 
 
 def _texts(texts: Iterable[str]) -> tuple[str, ...]:
     if isinstance(texts, str):
-        raise ValueError("stop is a tuple of strings; write (text,) for one")
+        raise FieldError("stop", "must be a tuple of strings; write (text,) for one")
     try:
         all_texts = tuple(texts)
     except TypeError:
-        raise ValueError(f"stop is a tuple of strings, not {texts!r}") from None
+        raise FieldError("stop", f"must be a tuple of strings, not {texts!r}") from None
     for text in all_texts:
         if not isinstance(text, str):
-            raise ValueError(f"stop: {text!r} is not a string")
+            raise FieldError("stop", f"{text!r} is not a string")
     return all_texts
 
 
@@ -262,6 +275,7 @@ class RequestOutput:
     finish_reason: FinishReason | None = None
     stop_reason: int | str | None = None  # the EOS or stop token id, or stop string, that ended it
     error: str | None = None  # says who and why where finish_reason is "error"
+    error_code: ErrorCode = ErrorCode.NONE  # what kind of error it is; NONE where there is none
     logprobs: list[TokenLogprobs] | None = None  # one per token where asked for
     usage: Usage | None = None  # with the last output only
     text: str = ""  # "" where no text is made

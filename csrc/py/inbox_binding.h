@@ -5,13 +5,13 @@
 #include "py/core.h"
 #include "stream/inbox.h"
 
-#define TP_OUTPUT_FIELDS   11
+#define TP_OUTPUT_FIELDS   12
 #define TP_LOGPROBS_FIELDS 3
 
 /* The classes of tokenpipe.types that items are made of, and where their slots lie. */
 typedef struct tp_items {
     PyTypeObject *output, *logprobs;
-    PyObject *usage, *finish_codes, *no_logprobs, *no_text;
+    PyObject *usage, *finish_codes, *error_codes, *no_logprobs, *no_text;
     Py_ssize_t output_at[TP_OUTPUT_FIELDS], logprobs_at[TP_LOGPROBS_FIELDS];
 } tp_items;
 

@@ -18,8 +18,13 @@ static PyObject *end_here(tp_py_stream *self, int *last) {
     stream->error = NULL;
     stream->error_len = 0;
     stream->finish = TP_FINISH_NONE;
-    tp_stream_end(stream, TP_FINISH_ERROR, -1, -1, (const uint8_t *)words,
-                  words == NULL ? 0 : (uint32_t)size);
+    const tp_ending ending = {.finish = TP_FINISH_ERROR,
+                              .error_code = TP_ERROR_INTERNAL,
+                              .stop_reason = TP_NO_STOP,
+                              .stop_string = TP_NO_STOP,
+                              .error = (const uint8_t *)words,
+                              .error_len = words == NULL ? 0 : (uint32_t)size};
+    tp_stream_end(stream, &ending);
     Py_XDECREF(text);
     Py_XDECREF(type);
     Py_XDECREF(value);

@@ -16,6 +16,7 @@ enum {
     FINISH_REASON,
     STOP_REASON,
     ERROR,
+    ERROR_CODE,
     LOGPROBS,
     USAGE,
     TEXT,
@@ -24,8 +25,8 @@ enum {
 enum { LP_TOKEN_IDS, LP_VALUES, LP_RANK };
 
 static const char *const output_fields[TP_OUTPUT_FIELDS] = {
-    "request_id", "index",    "offset", "token_ids", "finish_reason", "stop_reason",
-    "error",      "logprobs", "usage",  "text",      "annex",
+    "request_id", "index",      "offset",   "token_ids", "finish_reason", "stop_reason",
+    "error",      "error_code", "logprobs", "usage",     "text",          "annex",
 };
 static const char *const logprobs_fields[TP_LOGPROBS_FIELDS] = {"token_ids", "logprobs", "rank"};
 
@@ -54,6 +55,14 @@ static int find_slots(PyObject *type, const char *const *names, Py_ssize_t *at, 
     return 0;
 }
 
+/* The members of ErrorCode, each at its value. */
+static PyObject *error_codes(PyObject *types) {
+    PyObject *all = PyObject_GetAttrString(types, "ErrorCode");
+    PyObject *codes = all == NULL ? NULL : PySequence_Tuple(all);
+    Py_XDECREF(all);
+    return codes;
+}
+
 int tp_items_init(tp_items *items) {
     PyObject *types = PyImport_ImportModule("tokenpipe.types");
     if (types == NULL) {
@@ -63,14 +72,19 @@ int tp_items_init(tp_items *items) {
     items->logprobs = (PyTypeObject *)PyObject_GetAttrString(types, "TokenLogprobs");
     items->usage = PyObject_GetAttrString(types, "Usage");
     items->finish_codes = PyObject_GetAttrString(types, "FINISH_CODES");
+    items->error_codes = error_codes(types);
     items->no_text = PyUnicode_New(0, 0);
     Py_DECREF(types);
     if (items->output == NULL || items->logprobs == NULL || items->usage == NULL ||
-        items->finish_codes == NULL || items->no_text == NULL) {
+        items->finish_codes == NULL || items->error_codes == NULL || items->no_text == NULL) {
         return -1;
     }
     if (!PyTuple_Check(items->finish_codes) || PyTuple_GET_SIZE(items->finish_codes) != TP_FINISH_END) {
         PyErr_SetString(PyExc_TypeError, "FINISH_CODES does not match the wire");
+        return -1;
+    }
+    if (PyTuple_GET_SIZE(items->error_codes) != TP_ERROR_END) {
+        PyErr_SetString(PyExc_TypeError, "ErrorCode does not match the wire");
         return -1;
     }
     if (find_slots((PyObject *)items->output, output_fields, items->output_at, TP_OUTPUT_FIELDS) < 0 ||
@@ -87,6 +101,7 @@ int tp_items_visit(tp_items *items, visitproc visit, void *arg) {
     Py_VISIT(items->logprobs);
     Py_VISIT(items->usage);
     Py_VISIT(items->finish_codes);
+    Py_VISIT(items->error_codes);
     Py_VISIT(items->no_logprobs);
     Py_VISIT(items->no_text);
     return 0;
@@ -97,6 +112,7 @@ void tp_items_clear(tp_items *items) {
     Py_CLEAR(items->logprobs);
     Py_CLEAR(items->usage);
     Py_CLEAR(items->finish_codes);
+    Py_CLEAR(items->error_codes);
     Py_CLEAR(items->no_logprobs);
     Py_CLEAR(items->no_text);
 }
@@ -226,7 +242,8 @@ PyObject *tp_item_take(tp_py_stream *self, uint32_t limit) {
         Py_XDECREF(text);
         return NULL;
     }
-    PyObject *reason = PyTuple_GET_ITEM(items->finish_codes, last ? stream->finish : 0);
+    PyObject *reason = PyTuple_GET_ITEM(items->finish_codes, last ? stream->finish : TP_FINISH_NONE);
+    PyObject *code = PyTuple_GET_ITEM(items->error_codes, last ? stream->error_code : TP_ERROR_NONE);
     put(made, items->output_at[REQUEST_ID], Py_NewRef(self->request_id));
     put(made, items->output_at[INDEX], Py_NewRef(self->index));
     put(made, items->output_at[OFFSET], offset);
@@ -234,6 +251,7 @@ PyObject *tp_item_take(tp_py_stream *self, uint32_t limit) {
     put(made, items->output_at[FINISH_REASON], Py_NewRef(reason));
     put(made, items->output_at[STOP_REASON], stop);
     put(made, items->output_at[ERROR], error);
+    put(made, items->output_at[ERROR_CODE], Py_NewRef(code));
     put(made, items->output_at[LOGPROBS], logprobs);
     put(made, items->output_at[USAGE], usage);
     put(made, items->output_at[TEXT], text);

@@ -142,18 +142,19 @@ static PyObject *stream_take(tp_py_stream *self, PyObject *args) {
 }
 
 static PyObject *stream_end(tp_py_stream *self, PyObject *args) {
-    unsigned char finish;
+    unsigned char finish, code;
     const char *text;
     Py_ssize_t size;
-    if (!PyArg_ParseTuple(args, "bs#", &finish, &text, &size)) {
+    if (!PyArg_ParseTuple(args, "bbs#", &finish, &code, &text, &size)) {
         return NULL;
     }
-    if (finish == TP_FINISH_NONE || finish >= TP_FINISH_END || size > INT32_MAX) {
-        PyErr_SetString(PyExc_ValueError, "finish code or error text out of range");
+    if (finish == TP_FINISH_NONE || finish >= TP_FINISH_END || code >= TP_ERROR_END || size > INT32_MAX) {
+        PyErr_SetString(PyExc_ValueError, "finish, error code or error text out of range");
         return NULL;
     }
     tp_inbox_remove(&self->inbox->inbox, &self->stream);
-    tp_stream_end(&self->stream, finish, -1, -1, (const uint8_t *)text, (uint32_t)size);
+    const tp_ending ending = {finish, code, TP_NO_STOP, TP_NO_STOP, (const uint8_t *)text, (uint32_t)size};
+    tp_stream_end(&self->stream, &ending);
     return tp_py_stream_ready(self) < 0 ? NULL : Py_NewRef(Py_None);
 }
 

@@ -193,7 +193,7 @@ static PyMethodDef methods[] = {
     {"state", tp_table_py_state, METH_O, "Return (state, drained) of a handle."},
     {"set_state", tp_table_py_set_state, METH_VARARGS, "Set the state of a bound handle."},
     {"finish", tp_table_py_finish, METH_VARARGS, "End a running binding's request."},
-    {"set_error", tp_table_py_set_error, METH_VARARGS, "Set the text of a failed request."},
+    {"set_error", tp_table_py_set_error, METH_VARARGS, "Set code and text of a failed request."},
     {"hold", tp_table_py_hold, METH_O, "Ask for an event once all is sent; False: it is."},
     {"total", tp_table_py_total, METH_O, "Return how many output tokens the request has."},
     {"output", tp_table_py_output, METH_O, "Return the output tokens of a request not ended."},

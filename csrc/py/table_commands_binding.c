@@ -103,18 +103,28 @@ PyObject *tp_table_py_set_state(PyObject *self, PyObject *args) {
     Py_RETURN_NONE;
 }
 
+/* Sets ValueError where it says no. */
+static int is_error_code(unsigned int code) {
+    if (code == TP_ERROR_NONE || code >= TP_ERROR_END) {
+        PyErr_Format(PyExc_ValueError, "%u is not the code of an error", code);
+        return 0;
+    }
+    return 1;
+}
+
 PyObject *tp_table_py_set_error(PyObject *self, PyObject *args) {
     long long handle;
+    unsigned int code;
     const char *text;
     Py_ssize_t size;
-    if (!PyArg_ParseTuple(args, "Ls#:set_error", &handle, &text, &size)) {
+    if (!PyArg_ParseTuple(args, "LIs#:set_error", &handle, &code, &text, &size)) {
         return NULL;
     }
-    tp_binding *b = find(self, handle);
+    tp_binding *b = is_error_code(code) ? find(self, handle) : NULL;
     if (b == NULL) {
         return NULL;
     }
-    if (tp_binding_set_error(table_of(self), b, text, (size_t)size) != TP_OK) {
+    if (tp_binding_set_error(table_of(self), b, (uint8_t)code, text, (size_t)size) != TP_OK) {
         return PyErr_NoMemory();
     }
     Py_RETURN_NONE;
@@ -277,14 +287,14 @@ PyObject *tp_table_py_close_client(PyObject *self, PyObject *arg) {
 }
 
 PyObject *tp_table_py_shed(PyObject *self, PyObject *args) {
-    unsigned int client;
+    unsigned int client, code;
     const char *text;
     Py_ssize_t size;
-    if (!PyArg_ParseTuple(args, "Is#:shed", &client, &text, &size)) {
+    if (!PyArg_ParseTuple(args, "IIs#:shed", &client, &code, &text, &size) || !is_error_code(code)) {
         return NULL;
     }
     tp_table *t = table_of(self);
-    if (tp_client_shed(t, client, text, (size_t)size) != TP_OK) {
+    if (tp_client_shed(t, client, (uint8_t)code, text, (size_t)size) != TP_OK) {
         return PyErr_NoMemory();
     }
     return tp_table_events(t);

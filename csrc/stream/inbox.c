@@ -30,10 +30,9 @@ typedef struct beside {
 typedef struct row {
     tp_piece piece;
     uint32_t offset;
-    uint8_t finish;
-    int32_t stop_reason, stop_string;
-    const uint8_t *error, *text;
-    uint32_t error_len, text_len, text_offset, cached;
+    tp_ending ending;
+    const uint8_t *text;
+    uint32_t text_len, text_offset, cached;
     const beside *annex; /* NULL: none */
 } row;
 
@@ -135,10 +134,9 @@ static tp_result apply(tp_inbox *inbox, tp_stream *stream, row *row) {
         }
         inbox->tokens += row->piece.count;
     }
-    if (row->finish != TP_FINISH_NONE) {
+    if (row->ending.finish != TP_FINISH_NONE) {
         stream->cached = row->cached;
-        tp_stream_end(stream, row->finish < TP_FINISH_END ? row->finish : TP_FINISH_ERROR, row->stop_reason,
-                      row->stop_string, row->error, row->error_len);
+        tp_stream_end(stream, &row->ending);
         tp_inbox_remove(inbox, stream);
         note(inbox, stream, TP_NOTE_ENDED, 0);
     }
@@ -179,9 +177,10 @@ tp_result tp_inbox_feed(tp_inbox *inbox, const tp_output_view *view) {
             row row = {
                 .piece = {.count = count, .k = k},
                 .offset = view->offsets == NULL ? 0 : tp_load_u32(view->offsets + 4 * (size_t)i),
-                .finish = view->finish == NULL ? TP_FINISH_NONE : view->finish[i],
-                .stop_reason = TP_NO_STOP,
-                .stop_string = TP_NO_STOP,
+                .ending = {.finish = view->finish == NULL ? TP_FINISH_NONE : view->finish[i],
+                           .error_code = view->error_code == NULL ? TP_ERROR_NONE : view->error_code[i],
+                           .stop_reason = TP_NO_STOP,
+                           .stop_string = TP_NO_STOP},
                 .text_len = text_len,
             };
             if (count > 0) {
@@ -193,10 +192,10 @@ tp_result tp_inbox_feed(tp_inbox *inbox, const tp_output_view *view) {
                 row.piece.lp_ranks = view->lp_ranks + 4 * ranked;
             }
             if (view->stop_reason != NULL) {
-                row.stop_reason = tp_load_i32(view->stop_reason + 4 * (size_t)i);
+                row.ending.stop_reason = tp_load_i32(view->stop_reason + 4 * (size_t)i);
             }
             if (view->stop_string != NULL) {
-                row.stop_string = tp_load_i32(view->stop_string + 4 * (size_t)i);
+                row.ending.stop_string = tp_load_i32(view->stop_string + 4 * (size_t)i);
             }
             if (view->cached != NULL) {
                 row.cached = tp_load_u32(view->cached + 4 * (size_t)i);
@@ -211,8 +210,8 @@ tp_result tp_inbox_feed(tp_inbox *inbox, const tp_output_view *view) {
                 row.annex = &part;
             }
             if (letters > 0) {
-                row.error = view->error + letter;
-                row.error_len = letters;
+                row.ending.error = view->error + letter;
+                row.ending.error_len = letters;
             }
             tp_result result = apply(inbox, stream, &row);
             if (result != TP_OK) {

@@ -204,17 +204,21 @@ static void took_text(tp_stream *stream) {
     }
 }
 
-void tp_stream_end(tp_stream *stream, uint8_t finish, int32_t stop_reason, int32_t stop_string,
-                   const uint8_t *error, uint32_t error_len) {
+void tp_stream_end(tp_stream *stream, const tp_ending *ending) {
     if (stream->finish != TP_FINISH_NONE) {
         return;
     }
-    stream->finish = finish;
-    stream->stop_reason = stop_reason;
-    stream->stop_string = stop_string;
-    if (error_len > 0 && (stream->error = malloc(error_len)) != NULL) {
-        memcpy(stream->error, error, error_len);
-        stream->error_len = error_len;
+    stream->finish = ending->finish < TP_FINISH_END ? ending->finish : TP_FINISH_ERROR;
+    stream->error_code = TP_ERROR_NONE;
+    if (stream->finish == TP_FINISH_ERROR) {
+        const int known = ending->error_code != TP_ERROR_NONE && ending->error_code < TP_ERROR_END;
+        stream->error_code = known ? ending->error_code : TP_ERROR_INTERNAL;
+    }
+    stream->stop_reason = ending->stop_reason;
+    stream->stop_string = ending->stop_string;
+    if (ending->error_len > 0 && (stream->error = malloc(ending->error_len)) != NULL) {
+        memcpy(stream->error, ending->error, ending->error_len);
+        stream->error_len = ending->error_len;
     }
 }
 

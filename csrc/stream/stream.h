@@ -36,9 +36,10 @@ typedef struct tp_stream {
     struct tp_waiting *annex;   /* NULL until some came */
     uint32_t shown, text_shown; /* cumulative: how much of it the last item had */
     uint8_t kind;
-    uint8_t finish; /* enum tp_finish */
-    uint8_t told;   /* the end was handed out */
-    uint8_t listed; /* an inbox knows it */
+    uint8_t finish;     /* enum tp_finish */
+    uint8_t error_code; /* enum tp_error_code */
+    uint8_t told;       /* the end was handed out */
+    uint8_t listed;     /* an inbox knows it */
 } tp_stream;
 
 /* Tokens of one row, unaligned as they lie in a frame. */
@@ -61,9 +62,17 @@ tp_result tp_stream_append_text(tp_stream *stream, const uint8_t *text, uint32_t
 tp_result tp_stream_append_annex(tp_stream *stream, const uint8_t *annex, uint32_t size);
 void tp_stream_took_annex(tp_stream *stream); /* all of it */
 
-/* Sets the end; the first one wins. The error is copied; without memory the end has none. */
-void tp_stream_end(tp_stream *stream, uint8_t finish, int32_t stop_reason, int32_t stop_string,
-                   const uint8_t *error, uint32_t error_len);
+/* How a request ended. */
+typedef struct tp_ending {
+    uint8_t finish, error_code;
+    int32_t stop_reason, stop_string;
+    const uint8_t *error; /* UTF-8 */
+    uint32_t error_len;
+} tp_ending;
+
+/* Sets the end; the first one wins. The error is copied; without memory the end has none. A finish or
+ * an error's code that is none of ours, or an error without one, is an internal error. */
+void tp_stream_end(tp_stream *stream, const tp_ending *ending);
 
 /* The first `count` waiting tokens, with `entries` logprob entries, and all text were handed out.
  * They stay where the next item is to hold them again. */

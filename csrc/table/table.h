@@ -111,7 +111,7 @@ typedef struct tp_binding {
     uint32_t cached;           /* prompt tokens that a cache had */
     uint32_t stop_count;
     int32_t stop_reason, stop_string; /* token id; index of a stop string; -1: none */
-    uint8_t park_cause;
+    uint8_t park_cause, error_code;   /* enum tp_row_error; enum tp_error_code */
 } tp_binding;
 
 _Static_assert(offsetof(tp_binding, older) == 64, "the hot part is one cache line");
@@ -205,7 +205,7 @@ typedef struct tp_bind {
  * must have a slot. Nothing happened where it returns TP_E_MEMORY. */
 tp_result tp_table_bind(tp_table *t, const tp_bind *bind);
 void tp_binding_finish(tp_table *t, tp_binding *b, uint8_t finish, int32_t stop_reason);
-tp_result tp_binding_set_error(tp_table *t, tp_binding *b, const char *text, size_t size);
+tp_result tp_binding_set_error(tp_table *t, tp_binding *b, uint8_t code, const char *text, size_t size);
 int tp_binding_hold(tp_table *t, tp_binding *b); /* 1: something of it is unsent */
 void tp_park_lose(tp_table *t, tp_binding *b);
 void tp_table_raise_floor(tp_table *t, tp_slot *slot, uint64_t generation);
@@ -316,7 +316,7 @@ void tp_client_wake(tp_table *t, tp_binding *b);
 /* Wakes the bindings that waited for the time. */
 void tp_table_release(tp_table *t, uint64_t now_ns);
 tp_result tp_client_close(tp_table *t, uint32_t client);
-tp_result tp_client_shed(tp_table *t, uint32_t client, const char *text, size_t size);
+tp_result tp_client_shed(tp_table *t, uint32_t client, uint8_t code, const char *text, size_t size);
 
 static inline uint64_t tp_client_bytes(const tp_client *c) {
     return (uint64_t)c->dirty_count * TP_ROW_BYTES + c->tokens * 4 + c->lp_entries * 8 + c->lp_tokens * 4 +

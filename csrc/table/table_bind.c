@@ -51,7 +51,7 @@ void tp_binding_finish(tp_table *t, tp_binding *b, uint8_t finish, int32_t stop_
     }
 }
 
-tp_result tp_binding_set_error(tp_table *t, tp_binding *b, const char *text, size_t size) {
+tp_result tp_binding_set_error(tp_table *t, tp_binding *b, uint8_t code, const char *text, size_t size) {
     size = size < TP_MAX_ERROR ? size : TP_MAX_ERROR;
     char *copy = malloc(size + 1);
     if (copy == NULL) {
@@ -65,6 +65,7 @@ tp_result tp_binding_set_error(tp_table *t, tp_binding *b, const char *text, siz
     free(b->error);
     b->error = copy;
     b->error_size = (uint16_t)size;
+    b->error_code = code;
     return TP_OK;
 }
 

@@ -146,6 +146,7 @@ tp_result tp_client_close(tp_table *t, uint32_t client) {
 }
 
 typedef struct words {
+    uint8_t code; /* enum tp_error_code */
     const char *text;
     size_t size;
     int failed;
@@ -161,7 +162,7 @@ static void shed(tp_table *t, tp_binding *b, void *with) {
     if (b->total > b->sent) {
         tp_client_wake(t, b);
     }
-    if (tp_binding_set_error(t, b, error->text, error->size) != TP_OK) {
+    if (tp_binding_set_error(t, b, error->code, error->text, error->size) != TP_OK) {
         error->failed = 1;
         return;
     }
@@ -194,7 +195,7 @@ static void shed(tp_table *t, tp_binding *b, void *with) {
     }
 }
 
-tp_result tp_client_shed(tp_table *t, uint32_t client, const char *text, size_t size) {
+tp_result tp_client_shed(tp_table *t, uint32_t client, uint8_t code, const char *text, size_t size) {
     t->event_count = 0;
     if (client >= t->client_count || !t->clients[client].open) {
         return TP_OK;
@@ -203,7 +204,7 @@ tp_result tp_client_shed(tp_table *t, uint32_t client, const char *text, size_t 
         return TP_E_MEMORY;
     }
     tp_client *c = &t->clients[client];
-    words error = {text, size, 0};
+    words error = {code, text, size, 0};
     each(t, client, shed, &error);
     c->crowded = 0;
     return error.failed ? TP_E_MEMORY : TP_OK;

@@ -228,6 +228,7 @@ tp_result tp_table_flush(tp_table *t, uint32_t client, uint64_t max_bytes, int u
         .annex = p.annex_bytes > 0 ? s->annex : NULL,
         .annex_offset = p.annex_bytes > 0 ? s->annex_offset : NULL,
         .annex_bytes = p.annex_bytes,
+        .error_code = p.coded ? s->error_code : NULL,
     };
     if (tp_client_bytes(c) <= t->merge_limit) {
         c->crowded = 0;

@@ -25,6 +25,10 @@ void tp_pack_end(tp_packed *p, const tp_binding *b) {
         tp_pack_begin(p, &p->strings, s->stop_string, 0xff, sizeof *s->stop_string);
         s->stop_string[row] = b->stop_string;
     }
+    if (b->error_code != TP_ERROR_NONE) {
+        tp_pack_begin(p, &p->coded, s->error_code, TP_ERROR_NONE, sizeof *s->error_code);
+        s->error_code[row] = b->error_code;
+    }
     if (b->error_size > 0) {
         tp_pack_begin(p, &p->erred, s->error_len, 0, sizeof *s->error_len);
         memcpy(s->error + p->error_bytes, b->error, b->error_size);

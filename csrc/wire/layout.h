@@ -42,6 +42,18 @@ enum tp_finish {
     TP_FINISH_END = 5
 };
 
+/* What kind of error ended a request: who is to blame, and whether another attempt is worth it. */
+enum tp_error_code {
+    TP_ERROR_NONE = 0,        /* it did not end with an error */
+    TP_ERROR_INVALID = 1,     /* the request cannot be served as it is */
+    TP_ERROR_UNAVAILABLE = 2, /* nobody can serve it now */
+    TP_ERROR_LOST = 3,        /* a process that held it died */
+    TP_ERROR_SLOW = 4,        /* its client, or its reader there, did not take its output in time */
+    TP_ERROR_GAP = 5,         /* a part of its output did not arrive */
+    TP_ERROR_INTERNAL = 6,    /* the engine, its worker or tokenpipe failed on it */
+    TP_ERROR_END = 7
+};
+
 /* Columns of a StepFrame. Little-endian arrays in msgpack bins; an absent column is its default. */
 enum tp_step_column {
     TP_STEP_HANDLES = 1,    /* i64[rows], absent: the handles of the frame before, whose rows go on */
@@ -72,18 +84,19 @@ enum tp_output_column {
     TP_OUT_LP_IDS = 8,
     TP_OUT_LP_VALUES = 9,
     TP_OUT_LP_RANKS = 10,
-    TP_OUT_ERROR_LEN = 11,   /* u16[rows], bytes of UTF-8 per row, default all 0 */
-    TP_OUT_ERROR = 12,       /* the bytes, rows one after another */
-    TP_OUT_TEXT_LEN = 13,    /* u32[rows], bytes of UTF-8 per row, default all 0 */
-    TP_OUT_TEXT = 14,        /* the bytes, rows one after another */
-    TP_OUT_TEXT_OFFSET = 15, /* u32[rows], bytes of the request's text before the row's */
-    TP_OUT_STOP_STRING = 16, /* i32[rows], which of its stop strings ended it, or -1; default -1 */
-    TP_OUT_CACHED = 17,      /* u32[rows], prompt tokens that a cache had, in a final row; default 0 */
-    TP_OUT_ANNEX_LEN = 18,   /* u32[rows], bytes of the request's annexes that are new, default all 0 */
-    TP_OUT_ANNEX = 19,       /* the bytes, rows one after another */
-    TP_OUT_ANNEX_OFFSET = 20 /* u64[rows], bytes of the request's annexes before the row's */
+    TP_OUT_ERROR_LEN = 11,    /* u16[rows], bytes of UTF-8 per row, default all 0 */
+    TP_OUT_ERROR = 12,        /* the bytes, rows one after another */
+    TP_OUT_TEXT_LEN = 13,     /* u32[rows], bytes of UTF-8 per row, default all 0 */
+    TP_OUT_TEXT = 14,         /* the bytes, rows one after another */
+    TP_OUT_TEXT_OFFSET = 15,  /* u32[rows], bytes of the request's text before the row's */
+    TP_OUT_STOP_STRING = 16,  /* i32[rows], which of its stop strings ended it, or -1; default -1 */
+    TP_OUT_CACHED = 17,       /* u32[rows], prompt tokens that a cache had, in a final row; default 0 */
+    TP_OUT_ANNEX_LEN = 18,    /* u32[rows], bytes of the request's annexes that are new, default all 0 */
+    TP_OUT_ANNEX = 19,        /* the bytes, rows one after another */
+    TP_OUT_ANNEX_OFFSET = 20, /* u64[rows], bytes of the request's annexes before the row's */
+    TP_OUT_ERROR_CODE = 21    /* u8[rows], enum tp_error_code, default all 0 */
 };
-#define TP_OUT_LAST TP_OUT_ANNEX_OFFSET
+#define TP_OUT_LAST TP_OUT_ERROR_CODE
 
 #define TP_OFFSET_UNKNOWN UINT32_MAX
 #define TP_NO_STOP        (-1) /* of stop_reason and stop_string: nothing of the kind ended it */

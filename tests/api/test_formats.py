@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from tokenpipe.api.formats import ChatForm, Choice, CompletionForm, finite
-from tokenpipe.api.problems import Problem, of_output
+from tokenpipe.api.problems import STATUS, Problem, of_output
 from tokenpipe.api.request_models import ChatAsked, CompletionAsked
 from tokenpipe.api.text_codec import PlainText
-from tokenpipe.types import FinishReason, RequestOutput, TokenLogprobs, Usage
+from tokenpipe.types import ErrorCode, FinishReason, RequestOutput, TokenLogprobs, Usage
 
 ODD = '"\\\n\u2028\x00 ü 漢 🙂'
 
@@ -98,25 +98,37 @@ def test_whole_answer_adds_its_deltas_up() -> None:
 
 
 @pytest.mark.parametrize(
-    ("error", "status", "message"),
+    ("code", "error", "status", "message"),
     [
-        ("invalid: the prompt is too long", 400, "the prompt is too long"),
-        ("unavailable: no worker is up", 503, "no worker is up"),
+        (ErrorCode.INVALID, "the prompt is too long", 400, "the prompt is too long"),
+        (ErrorCode.UNAVAILABLE, "no worker is up", 503, "no worker is up"),
         (
+            ErrorCode.LOST,
             "processor 0 was lost: signal SIGKILL; its log ends:\nsecret",
             503,
             "processor 0 was lost",
         ),
-        ("the engine is shutting down", 503, "shutting down"),
-        ("the runner failed on this row", 500, "the runner failed"),
-        (None, 500, "the request failed"),
+        (ErrorCode.SLOW, "slow_client: client 0", 503, "slow_client"),
+        (ErrorCode.GAP, "output 0..3 is missing", 503, "is missing"),
+        (ErrorCode.INTERNAL, "invalid: it was lost", 500, "invalid: it was lost"),
+        (ErrorCode.NONE, None, 500, "the request failed"),
     ],
 )
-def test_status_of_an_error_output(error: str | None, status: int, message: str) -> None:
-    problem = of_output(error)
+def test_status_of_an_error_output(
+    code: ErrorCode, error: str | None, status: int, message: str
+) -> None:
+    """The code alone decides it, whatever the words are."""
+    problem = of_output(
+        RequestOutput("r1", 0, 0, [], FinishReason.ERROR, error=error, error_code=code)
+    )
     assert problem.status == status and message in problem.message
+    assert problem.code == (code or ErrorCode.INTERNAL).name.lower()
     assert "secret" not in problem.event.decode()
     assert ("retry-after" in problem.headers) == (status == 503)
+
+
+def test_every_error_has_a_status() -> None:
+    assert set(STATUS) == set(ErrorCode) - {ErrorCode.NONE}
 
 
 def test_what_asks_for_nothing_is_passed_over() -> None:

@@ -19,6 +19,7 @@ class Row:
     finish: int = 0
     stop_reason: int = -1
     error: str = ""
+    error_code: int = 0
     text: str = ""
     text_offset: int = 0
     annex: bytes = b""
@@ -51,6 +52,7 @@ def output_frame(
     if any(errors):
         columns[11] = array("H", [len(error) for error in errors]).tobytes()
         columns[12] = b"".join(errors)
+        columns[21] = bytes(row.error_code for row in rows)
     texts = [row.text.encode() for row in rows]
     if any(texts):
         columns[13] = array("I", [len(text) for text in texts]).tobytes()

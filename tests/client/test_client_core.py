@@ -15,7 +15,7 @@ from tokenpipe._core import Stream
 from tokenpipe.client import ClientCore
 from tokenpipe.client.client_core import DEEP, FRAMES_AT_ONCE
 from tokenpipe.errors import LaneError, LaneLost, RowsFailed, afresh
-from tokenpipe.types import FinishReason, RequestOutputKind, SamplingParams, Usage
+from tokenpipe.types import ErrorCode, FinishReason, RequestOutputKind, SamplingParams, Usage
 from tokenpipe.wire import GiveUp
 
 STOP, LENGTH, ABORT, ERROR = range(1, 5)
@@ -166,7 +166,8 @@ def test_a_missing_piece_ends_that_request_at_the_deadline() -> None:
     core.tick(15.0)
     item = first.take()
     assert item is not None and item.finish_reason is FinishReason.ERROR
-    assert item.error == "lost: output 0..3 is missing, it did not come within 5 s"
+    assert item.error == "output 0..3 is missing, it did not come within 5 s"
+    assert item.error_code is ErrorCode.GAP
     assert drain(second) == [8] and second.live
     assert core.take_outgoing() == [GiveUp(first.key)]
 
@@ -190,11 +191,35 @@ def test_a_client_that_reads_late_goes_on_waiting_for_a_missing_piece() -> None:
 def test_when_its_source_is_dead_an_early_final_row_speaks_soon() -> None:
     core = make_core()
     (stream,) = start(core)
-    core.feed(output_frame(Row(stream.key, 4, [], ERROR, error="processor 0 died")), 10.0)
+    core.feed(
+        output_frame(Row(stream.key, 4, [], ERROR, error="processor 0 died", error_code=3)), 10.0
+    )
     core.source_lost(10.5)
     core.tick(11.5)
     item = stream.take()
     assert item is not None and item.error == "processor 0 died"
+    assert item.error_code is ErrorCode.LOST
+
+
+@pytest.mark.parametrize(
+    ("finish", "said", "code"),
+    [
+        (ERROR, 1, ErrorCode.INVALID),
+        (ERROR, 6, ErrorCode.INTERNAL),
+        (ERROR, 0, ErrorCode.INTERNAL),  # of a writer that does not say it
+        (ERROR, 200, ErrorCode.INTERNAL),  # of a later one
+        (LENGTH, 1, ErrorCode.NONE),
+    ],
+)
+def test_the_error_code_of_a_final_row(finish: int, said: int, code: ErrorCode) -> None:
+    core = make_core()
+    (stream,) = start(core)
+    core.feed(output_frame(Row(stream.key, 0, [5], 0)), 10.0)
+    before = stream.take()
+    core.feed(output_frame(Row(stream.key, 1, [], finish, error="why", error_code=said)), 10.0)
+    item = stream.take()
+    assert before is not None and before.error_code is ErrorCode.NONE
+    assert item is not None and item.error_code is code
 
 
 def test_what_is_held_is_bounded() -> None:
@@ -204,6 +229,7 @@ def test_what_is_held_is_bounded() -> None:
         core.feed(output_frame(Row(stream.key, offset, [1] * 20)), 0.0)
     item = stream.take()
     assert item is not None and item.error is not None and "no room" in item.error
+    assert item.error_code is ErrorCode.GAP
 
 
 @pytest.mark.case("B19")
@@ -221,6 +247,7 @@ def test_a_slow_consumer_ends_alone() -> None:
     assert item is not None and item.finish_reason is FinishReason.ERROR
     assert item.token_ids == list(range(100))
     assert item.error == "slow_consumer: more than 400 bytes were not taken"
+    assert item.error_code is ErrorCode.SLOW
     assert core.take_outgoing() == [GiveUp(slow.key)]
     assert core.counters["slow_streams"] == 1 and core.counters["late_rows"] == 99
 

@@ -264,7 +264,9 @@ def test_wrong_arguments_are_refused() -> None:
     with pytest.raises(ValueError, match="positive"):
         Inbox(0)
     with pytest.raises(ValueError, match="finish"):
-        stream.end(9, "")
+        stream.end(9, 0, "")
+    with pytest.raises(ValueError, match="error code"):
+        stream.end(4, 7, "")
     assert inbox.find(1) is stream and inbox.find(2) is None and len(inbox) == 1
 
 

@@ -88,7 +88,7 @@ static void read_output(const uint8_t *data, size_t size) {
             sum(v.lp_ranks, v.lp_tokens * 4ul) + sum(v.error_len, rows * 2) + sum(v.error, v.error_bytes) +
             sum(v.text_len, rows * 4) + sum(v.text, v.text_bytes) + sum(v.text_offset, rows * 4) +
             sum(v.stop_string, rows * 4) + sum(v.cached, rows * 4) + sum(v.annex_len, rows * 4) +
-            sum(v.annex, v.annex_bytes) + sum(v.annex_offset, rows * 8);
+            sum(v.annex, v.annex_bytes) + sum(v.annex_offset, rows * 8) + sum(v.error_code, rows);
     const tp_output_rows w = {v.lane,
                               v.processor,
                               v.client,
@@ -119,7 +119,8 @@ static void read_output(const uint8_t *data, size_t size) {
                               v.annex_bytes,
                               (const uint32_t *)v.annex_len,
                               v.annex,
-                              (const uint64_t *)v.annex_offset};
+                              (const uint64_t *)v.annex_offset,
+                              v.error_code};
     uint8_t *out = malloc(tp_output_size(&w));
     must(tp_output_write(&w, out) == tp_output_size(&w), "an output's size is exact");
     must(tp_output_parse(out, tp_output_size(&w), &again) == TP_OK, "a written output is read");

@@ -29,7 +29,14 @@ from tokenpipe.events import (
     Rescheduled,
     Submitted,
 )
-from tokenpipe.types import FinishReason, Request, RescheduleReason, SamplingParams, make_handle
+from tokenpipe.types import (
+    ErrorCode,
+    FinishReason,
+    Request,
+    RescheduleReason,
+    SamplingParams,
+    make_handle,
+)
 from tokenpipe.wire import StepBind, StepPlan
 
 
@@ -104,7 +111,7 @@ class Model:
             self.events.append(Aborted(request, None, len(self.output[request.internal_id])))
         self.ended.add(request.internal_id)
 
-    def reject(self, request: Request, error: str) -> None:
+    def reject(self, request: Request, error: str, code: ErrorCode) -> None:
         raise AssertionError(f"{request.external_id}: {error}")
 
     def run(self, rank: Rank) -> None:
@@ -253,10 +260,10 @@ def test_a_grant_goes_to_every_rank_with_every_plan() -> None:
 class Refusing(Model):
     def __init__(self, ranks: int) -> None:
         super().__init__(ranks)
-        self.refused: list[tuple[int, str]] = []
+        self.refused: list[tuple[int, str, ErrorCode]] = []
 
-    def reject(self, request: Request, error: str) -> None:
-        self.refused.append((request.internal_id, error))
+    def reject(self, request: Request, error: str, code: ErrorCode) -> None:
+        self.refused.append((request.internal_id, error, code))
         self.ended.add(request.internal_id)
 
 
@@ -274,8 +281,8 @@ def test_requests_of_a_lost_rank_end_where_told_so() -> None:
     scheduler.handle(model.events, 1.0)
     assert not model.refused and not scheduler.idle
     scheduler.schedule(1.0)
-    said = "unavailable: the worker that made it was lost"
-    assert sorted(model.refused) == [(key, said) for key in lost] and len(lost) == 4
+    said = "the worker that made it was lost"
+    assert sorted(model.refused) == [(key, said, ErrorCode.LOST) for key in lost] and len(lost) == 4
     assert (scheduler.running, scheduler.waiting) == (4, 2)  # the others go on, and wait
 
 
@@ -288,8 +295,8 @@ def test_what_comes_to_a_full_queue_is_refused_at_the_next_plan() -> None:
     assert not model.refused and not scheduler.idle
     scheduler.schedule(0.0)
     assert (scheduler.running, scheduler.waiting) == (4, 2)
-    said = "unavailable: 2 requests wait already"
-    assert model.refused == [(7, said), (8, said), (9, said)]
+    said = "2 requests wait already"
+    assert model.refused == [(key, said, ErrorCode.UNAVAILABLE) for key in (7, 8, 9)]
     scheduler.handle([RankLost(0, "gone")], 1.0)  # what had a slot may wait beyond the bound
     request = Request(1, "r1", 0, (), SamplingParams(max_tokens=30))
     handle = next(iter(scheduler._bindings))

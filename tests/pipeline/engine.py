@@ -10,7 +10,15 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from tokenpipe import AsyncClient, Event, FinishReason, Pipeline, SamplingParams, Topology
+from tokenpipe import (
+    AsyncClient,
+    ErrorCode,
+    Event,
+    FinishReason,
+    Pipeline,
+    SamplingParams,
+    Topology,
+)
 from tokenpipe.bench.oracle import sequence
 from tokenpipe.engine import Scheduler
 from tokenpipe.supervisor import Child, ChildSpec, Supervisor
@@ -26,6 +34,7 @@ class Answer:
     tokens: list[int] = field(default_factory=list)
     reason: FinishReason | None = None
     error: str = ""
+    code: ErrorCode = ErrorCode.NONE
 
     @property
     def right(self) -> bool:
@@ -66,6 +75,7 @@ class Asking(threading.Thread):
         async for out in stream:
             answer.tokens += out.token_ids
             answer.reason, answer.error = out.finish_reason, out.error or ""
+            answer.code = out.error_code
 
 
 class Engine:

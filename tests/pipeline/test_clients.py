@@ -10,7 +10,15 @@ from pathlib import Path
 import pytest
 
 from tests.pipeline.engine import Asking, engine
-from tokenpipe import AbortRequested, ClientLost, Event, Pipeline, Submitted, Topology
+from tokenpipe import (
+    AbortRequested,
+    ClientLost,
+    ErrorCode,
+    Event,
+    Pipeline,
+    Submitted,
+    Topology,
+)
 
 SUBMITTER = """
 import sys, tokenpipe
@@ -79,11 +87,14 @@ def test_what_a_dead_client_had_never_reaches_the_next_in_its_place(
         assert link.client and not link._rows
         (last,) = [e for e in events if isinstance(e, Submitted)][3:]
         assert isinstance(last, Submitted)
-        pipe.reject(last.request, "that is all")
+        with pytest.raises(ValueError, match="NONE"):
+            pipe.reject(last.request, "no error", ErrorCode.NONE)
+        pipe.reject(last.request, "that is all", ErrorCode.UNAVAILABLE)
         while again.is_alive():
             pipe.wait(0.05)
             events += pipe.poll()
         assert [a.error for a in again.answers] == ["that is all"]
+        assert [a.code for a in again.answers] == [ErrorCode.UNAVAILABLE]
         assert not pipe._book.requests
 
 

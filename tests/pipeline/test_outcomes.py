@@ -22,7 +22,7 @@ from tokenpipe.pipeline.final_rows import (
     pack_final_rows,
 )
 from tokenpipe.pipeline.outcomes import Outcomes
-from tokenpipe.types import FinishReason, RescheduleReason
+from tokenpipe.types import ErrorCode, FinishReason, RescheduleReason
 from tokenpipe.wire import (
     Counters,
     HandleAborted,
@@ -55,8 +55,12 @@ def test_each_report_becomes_its_event_once() -> None:
 def test_an_error_is_named() -> None:
     book, (one,) = book_with(1)
     handle, _ = book.bind(one, 0, 0)
-    event = Outcomes(book).apply(HandleFinished(handle, 4, -1, 2, "bad token"))
-    assert event == Finished(one, handle, FinishReason.ERROR, 2, None, "bad token")
+    event = Outcomes(book).apply(
+        HandleFinished(handle, 4, -1, 2, "bad token", error_code=ErrorCode.INTERNAL)
+    )
+    assert event == Finished(
+        one, handle, FinishReason.ERROR, 2, None, "bad token", ErrorCode.INTERNAL
+    )
 
 
 @pytest.mark.parametrize("report", [HandleRescheduled, HandlePrefilled])
@@ -101,10 +105,10 @@ def test_unbound_requests_end_with_a_final_row() -> None:
     book, (one, two) = book_with(1, 2)
     outcomes = Outcomes(book)
     assert outcomes.end_unbound(book.requests[1]) == Aborted(one, None, 0)
-    outcomes.reject(book.requests[2], "too long")
+    outcomes.reject(book.requests[2], ErrorCode.INVALID, "too long")
     assert outcomes.take_final_rows() == [
         FinalRow(0, 1, 0, FinishReason.ABORT),
-        FinalRow(0, 2, 0, FinishReason.ERROR, "too long"),
+        FinalRow(0, 2, 0, FinishReason.ERROR, ErrorCode.INVALID, "too long"),
     ]
     assert outcomes.take_final_rows() == []
     assert book.entry(two) is None
@@ -121,7 +125,7 @@ def test_a_dead_processor_ends_what_it_held_and_what_it_may_not_have_delivered()
     outcomes.apply(HandleReleased(ended, "drained"))
     outcomes.apply(HandleFinished(lingering, 2, -1, 5))
     assert list(outcomes.processor_lost([0], "gone")) == [
-        Finished(two, running, FinishReason.ERROR, 0, None, "gone"),
+        Finished(two, running, FinishReason.ERROR, 0, None, "gone", ErrorCode.LOST),
         Released(two, running, "processor_lost"),
         Released(three, lingering, "processor_lost"),
     ]
@@ -148,7 +152,7 @@ def test_recently_ended_is_bounded_and_forgets_the_oldest() -> None:
 def test_final_rows_are_an_output_frame() -> None:
     rows = [
         FinalRow(3, (1 << 64) - 1, 7, FinishReason.ABORT),
-        FinalRow(3, 2, OFFSET_UNKNOWN, FinishReason.ERROR, "ü" * ERROR_BYTES),
+        FinalRow(3, 2, OFFSET_UNKNOWN, FinishReason.ERROR, ErrorCode.LOST, "ü" * ERROR_BYTES),
     ]
     frame = OutputFrame.unpack(pack_final_rows((1, 2, 3, 4), rows))
     assert frame.client == 3 and frame.rows == 2 and frame.tokens_total == 0
@@ -156,8 +160,12 @@ def test_final_rows_are_an_output_frame() -> None:
     assert frame.offsets.tolist() == [7, OFFSET_UNKNOWN]
     assert frame.finish.tolist() == [3, 4]
     assert frame.errors == ["", "ü" * (ERROR_BYTES // 2)]
+    assert frame.error_code.tolist() == [ErrorCode.NONE, ErrorCode.LOST]
 
 
 def test_a_full_frame_of_long_errors_fits_the_lane() -> None:
-    rows = [FinalRow(0, k, 0, FinishReason.ERROR, "x" * 9999) for k in range(ROWS_PER_FRAME)]
+    rows = [
+        FinalRow(0, k, 0, FinishReason.ERROR, ErrorCode.LOST, "x" * 9999)
+        for k in range(ROWS_PER_FRAME)
+    ]
     assert len(pack_final_rows((1, 2, 3, 4), rows)) < 1 << 24

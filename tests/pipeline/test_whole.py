@@ -17,6 +17,7 @@ import pytest
 from tokenpipe import (
     AbortRequested,
     Client,
+    ErrorCode,
     Finished,
     FinishReason,
     Pipeline,
@@ -198,6 +199,7 @@ def test_a_killed_processor_is_named_answered_and_replaced(runtime_dir: Path) ->
         finish(pipe, asking)
         assert asking.outputs[-1].finish_reason == FinishReason.ERROR
         assert "processor 0 was lost" in (asking.outputs[-1].error or "")
+        assert asking.outputs[-1].error_code is ErrorCode.LOST
 
         serve_until(pipe, lambda s: bool(pick(s, RankUp)), pub)  # the worker is found again
         while not pub.ready:

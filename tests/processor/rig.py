@@ -57,6 +57,7 @@ class Stream:
     stop_reason: int = -1
     stop_string: int = -1
     error: str = ""
+    error_code: int = 0
     text: bytes = b""
     annex: bytes = b""
 
@@ -91,6 +92,7 @@ class Client:
             stream.finish = int(f.finish[i])
             stream.stop_reason = int(f.stop_reason[i])
             stream.error = f.errors[i]
+            stream.error_code = int(f.error_code[i])
             stream.stop_string = int(f.stop_string[i])
             size = int(f.text_len[i])
             if size:

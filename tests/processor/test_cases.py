@@ -11,7 +11,7 @@ import pytest
 from tests.processor.rig import LANE, Rig, Row
 from tokenpipe import _core
 from tokenpipe.errors import FrameError
-from tokenpipe.types import RowStatus, make_handle
+from tokenpipe.types import ErrorCode, RowStatus, make_handle
 from tokenpipe.wire import (
     Abort,
     HandleAborted,
@@ -222,6 +222,8 @@ def test_a_bad_row_harms_one_request_once(kind: str, parked: bool) -> None:
     assert expected in outcome.error
     stream = rig.stream(1)
     assert (stream.tokens, stream.finish, stream.error) == (tokens, 4, outcome.error)
+    code = ErrorCode.LOST if kind == "recovery" else ErrorCode.INTERNAL
+    assert (stream.error_code, outcome.error_code) == (code, code)
     assert rig.stream(2).tokens == [10, 11, 12]
 
 

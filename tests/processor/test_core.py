@@ -6,7 +6,7 @@ import pytest
 
 from tests.processor.rig import Rig, Row
 from tokenpipe.errors import FrameError
-from tokenpipe.types import RowStatus, make_handle
+from tokenpipe.types import ErrorCode, RowStatus, make_handle
 from tokenpipe.wire import (
     Abort,
     CloseClient,
@@ -378,9 +378,11 @@ def test_slow_client_loses_its_requests_and_no_other() -> None:
     error = [r for r in rig.reports() if isinstance(r, HandleFinished)]
     assert [(r.handle, r.finish, r.output_tokens) for r in error] == [(slow, 4, 0), (held, 4, 0)]
     assert all(r.error.startswith("slow_client: client 0") for r in error)
+    assert all(r.error_code is ErrorCode.SLOW for r in error)
     assert rig.processor.unsent_bytes(0) < 600
     for key in (1, 2, 3):
         assert rig.stream(key).finish == 4
+        assert rig.stream(key).error_code == ErrorCode.SLOW
         assert rig.stream(key).tokens == []
     assert rig.stream(4, client=1).tokens == [5, 6]
     rig.drain(slow)

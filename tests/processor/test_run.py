@@ -13,7 +13,7 @@ from tests.postprocess.vocab import real
 from tokenpipe import _core
 from tokenpipe.errors import FrameError
 from tokenpipe.processor.numbers import Happened, State
-from tokenpipe.types import make_handle
+from tokenpipe.types import ErrorCode, make_handle
 
 SLOTS, VOCAB, EOS = 4, 1000, 2
 LOOKS_LIKE_EOS = EOS + 64  # shares its bit of the stop mask
@@ -71,7 +71,7 @@ class Table:
         elif what == "drop" and HANDLES[1] in states:
             self.table.drop(HANDLES[1])
         elif what == "shed":
-            self.said += self.table.shed(1, "too slow") or ()
+            self.said += self.table.shed(1, ErrorCode.SLOW, "too slow") or ()
         elif what == "close":
             self.said += self.table.close_client(1) or ()
         elif what == "restart":

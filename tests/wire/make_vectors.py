@@ -137,6 +137,7 @@ def valid() -> Iterator[tuple[str, bytes]]:
                 lp_values=[-1, -2, -3],
                 lp_ranks=[1, 1, 4],
                 error_len=[0, 0, 0, 9, 0],
+                error_code=[0, 0, 0, 4, 0],
                 error=list("zu spät!".encode()),
             )
         ),

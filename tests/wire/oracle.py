@@ -101,6 +101,7 @@ OUTPUT = Shape(
         Column(18, "annex_len", "<u4", "rows", 0),
         Column(19, "annex", "u1", "annex_bytes", None),
         Column(20, "annex_offset", "<u8", "rows", 0),
+        Column(21, "error_code", "u1", "rows", 0),
     ),
 )
 SHAPES = {1: STEP, 2: OUTPUT}

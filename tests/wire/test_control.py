@@ -29,7 +29,7 @@ from tokenpipe.wire import (
     pack_control,
     unpack_control,
 )
-from tokenpipe.wire.fields import Blob, Flag, Int, Ints, Numbers, Real, Strings, Text
+from tokenpipe.wire.fields import Blob, Flag, Int, Ints, Numbers, OneOf, Real, Strings, Text
 from tokenpipe.wire.messages import TAGS
 from tokenpipe.wire.schema import Many, Record
 
@@ -80,6 +80,8 @@ def values(spec: Any) -> st.SearchStrategy[Any]:
                 stream_interval_ms=st.integers(0, 100),
                 output_kind=st.sampled_from(RequestOutputKind),
             )
+    if isinstance(spec, OneOf):
+        return st.sampled_from(list(spec.members))
     raise TypeError(spec)
 
 

@@ -11,9 +11,9 @@ import pytest
 
 from tests.wire import oracle
 from tokenpipe.transport import lane_messages as lane_messages
-from tokenpipe.types import RowStatus, SamplingParams
+from tokenpipe.types import ErrorCode, RowStatus, SamplingParams
 from tokenpipe.wire import StepBind
-from tokenpipe.wire.fields import Blob, Flag, Int, Ints, Numbers, Strings, Text
+from tokenpipe.wire.fields import Blob, Flag, Int, Ints, Numbers, OneOf, Strings, Text
 from tokenpipe.wire.messages import TAGS
 from tokenpipe.wire.schema import Many, Record
 
@@ -34,9 +34,11 @@ WORDS: dict[Any, str] = {
     Ints("q", 1 << 24): "wide",
     Strings(1 << 14, 1 << 14): "strings",
     Numbers(): "map of string to int",
+    OneOf(ErrorCode): "error code",
 }
 DEFAULTS = {"()": "empty", "b''": "empty", "False": "false", "True": "true", "''": '""'}
 DEFAULTS[repr(SamplingParams())] = "defaults"
+DEFAULTS[repr(ErrorCode.NONE)] = "0"
 
 
 def section(title: str) -> str:
@@ -74,6 +76,13 @@ def test_statuses() -> None:
     table = [row for row in rows(section("Kind 1")) if row[0].isdigit() and len(row) == 3]
     assert [(int(value), name) for value, name, _ in table] == [
         (status.value, status.name.lower()) for status in RowStatus
+    ]
+
+
+def test_error_codes() -> None:
+    table = [row for row in rows(section("Kind 2")) if row[0].isdigit() and len(row) == 3]
+    assert [(int(value), name) for value, name, _ in table] == [
+        (code.value, code.name.lower()) for code in ErrorCode
     ]
 
 

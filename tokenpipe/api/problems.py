@@ -6,9 +6,19 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
+from tokenpipe.errors import first_line
+from tokenpipe.types import ErrorCode, RequestOutput
+
 RETRY_AFTER_S = 1
-UNAVAILABLE = "unavailable: "
-INVALID = "invalid: "
+STATUS = {
+    ErrorCode.INVALID: 400,
+    ErrorCode.UNAVAILABLE: 503,
+    ErrorCode.LOST: 503,
+    ErrorCode.SLOW: 503,
+    ErrorCode.GAP: 503,
+    ErrorCode.INTERNAL: 500,
+}
+"""The HTTP status of each error of a request: 503 is what another attempt may not meet again."""
 
 
 class Problem(Exception):
@@ -59,18 +69,8 @@ def unavailable(message: str) -> Problem:
     return Problem(503, message, code="unavailable")
 
 
-def of_output(error: str | None) -> Problem:
-    """Say what an output with finish reason "error" means for its caller.
-
-    What the engine refused by the words "invalid: ..." is the caller's fault; lost processes and
-    full or closing ones are nobody's, and a second attempt is worth it.
-    """
-    text = error or "the request failed"
-    if text.startswith(INVALID):
-        return Problem(400, text.removeprefix(INVALID))
-    if text.startswith(UNAVAILABLE):
-        return unavailable(text.removeprefix(UNAVAILABLE))
-    first = text.split("\n", 1)[0]  # what follows are the last words of a log
-    if "was lost" in first or "is gone" in first or "shutting down" in first:
-        return unavailable(first)
-    return Problem(500, first, code="engine_error")
+def of_output(output: RequestOutput) -> Problem:
+    """Say what an output with finish reason "error" means for its caller."""
+    code = output.error_code or ErrorCode.INTERNAL
+    text = first_line(output.error or "the request failed")
+    return Problem(STATUS[code], text, code=code.name.lower())

@@ -9,6 +9,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from tokenpipe.errors import FieldError
 from tokenpipe.types import SamplingParams
 
 from .problems import Problem
@@ -125,8 +126,8 @@ class Asked(BaseModel):
                 stream_interval_ms=self.stream_interval_ms,
                 **{name: value for name, value in given.items() if value is not None},
             )
-        except ValueError as error:
-            raise Problem(400, str(error), param=str(error).split(" ", 1)[0].rstrip(":")) from None
+        except FieldError as error:
+            raise Problem(400, str(error), param=error.field) from None
 
 
 class CompletionAsked(Asked):

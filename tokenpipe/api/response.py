@@ -18,7 +18,7 @@ from typing import Any
 from starlette.responses import Response
 
 from tokenpipe.client import AsyncClient, AsyncSamples, AsyncStream
-from tokenpipe.errors import FrameTooLarge, LaneFull, TokenpipeError
+from tokenpipe.errors import FieldError, FrameTooLarge, LaneFull, TokenpipeError, first_line
 from tokenpipe.types import FinishReason, RequestOutput, SamplingParams
 
 from .formats import Choice, Form
@@ -97,7 +97,7 @@ class Reply(Response):
         except Problem as problem:
             await self._last_word(send, problem)
         except TokenpipeError as error:  # the engine is gone
-            await self._last_word(send, unavailable(str(error).split("\n", 1)[0]))
+            await self._last_word(send, unavailable(first_line(error)))
         except asyncio.CancelledError:
             if self._ending is not None:
                 await self._last_word(send, self._ending)
@@ -146,9 +146,10 @@ class Reply(Response):
             raise unavailable("the engine does not keep up") from None
         except FrameTooLarge as error:
             raise Problem(413, str(error), param=self._form.prompt_field) from None
-        except ValueError as error:
-            said = str(error).replace("prompt_token_ids", self._form.prompt_field)
-            raise Problem(400, said, param=said.split(":", 1)[0]) from None
+        except FieldError as error:
+            of_prompt = error.field == "prompt_token_ids"
+            field = self._form.prompt_field if of_prompt else error.field
+            raise Problem(400, f"{field}: {error.problem}", param=field) from None
 
     async def _send_events(self, items: AsyncIterator[Any], send: Send) -> None:
         form, text, n = self._form, self._text, self._params.n
@@ -158,7 +159,7 @@ class Reply(Response):
         async for item in items:
             job, output = (0, item) if single else item
             if output.finish_reason is FinishReason.ERROR:
-                raise of_output(output.error)
+                raise of_output(output)
             event = form.chunk(job * n + output.index, text.of(output), output)
             if not self._begun:
                 self._begun = True
@@ -191,7 +192,7 @@ class Reply(Response):
             job, output = (0, item) if single else item
             assert isinstance(output, RequestOutput)
             if output.finish_reason is FinishReason.ERROR:
-                raise of_output(output.error)
+                raise of_output(output)
             choices[job * n + output.index].add(self._text.of(output), output)
             tally.add(job, output)
         if any(choice.finish_reason is None for choice in choices):

@@ -67,10 +67,12 @@ class ClientResults:
         self.last = now
         self.first = self.first or now
 
-    def ended(self, key: int, reason: str, tokens: int, wanted: int, error: str | None) -> None:
+    def ended(
+        self, key: int, finish_reason: str, tokens: int, wanted: int, error: str | None
+    ) -> None:
         """Note that a request ended after `tokens` of `wanted` tokens."""
-        self.reasons[reason] += 1
-        if reason not in ("abort", "closed", "error") and tokens != wanted:
+        self.reasons[finish_reason] += 1
+        if finish_reason not in ("abort", "closed", "error") and tokens != wanted:
             self.short += 1
         if error:
             self.errors.append(error)

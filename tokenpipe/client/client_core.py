@@ -21,7 +21,7 @@ from tokenpipe._core import (
     Stream,
 )
 from tokenpipe.errors import FrameError, TokenpipeError, afresh
-from tokenpipe.types import SamplingParams
+from tokenpipe.types import ErrorCode, SamplingParams
 from tokenpipe.wire import AnnexReader, GiveUp, OutputFrame, Submit
 
 from .reorder import HeldFrames, last_word
@@ -75,7 +75,7 @@ class ClientCore(Generic[S]):
         request_id: str | None = None,
         extra: bytes = b"",
     ) -> list[Submit]:
-        """Return what to send for a request; raises what ended the client, or ValueError."""
+        """Return what to send for a request; raises what ended the client, or FieldError."""
         if self._error is not None:
             raise afresh(self._error)
         vocab_size = self._vocab_size
@@ -96,7 +96,7 @@ class ClientCore(Generic[S]):
     def withdraw(self, streams: Iterable[S]) -> None:
         """Forget what was opened for requests that were not sent; the engine hears nothing."""
         for stream in streams:
-            stream.end(FINISH_ERROR, "it was not sent")
+            stream.end(FINISH_ERROR, ErrorCode.UNAVAILABLE, "it was not sent")
             self._forget(stream.key, stream.request_id)
 
     def _open(self, submit: Submit) -> S:
@@ -177,14 +177,15 @@ class ClientCore(Generic[S]):
                 ahead.setdefault(stream.key, offset)
             elif kind == NOTE_TORN:
                 self._counts["lost_streams"] += 1
-                self._end(stream, f"lost: the text before byte {offset} is missing")
+                self._end(stream, ErrorCode.GAP, f"the text before byte {offset} is missing")
             elif kind == NOTE_APART:
                 self._counts["lost_streams"] += 1
-                self._end(stream, f"lost: an annex before output token {offset} is missing")
+                what = f"an annex before output token {offset} is missing"
+                self._end(stream, ErrorCode.GAP, what)
             elif kind == NOTE_SLOW:
                 self._counts["slow_streams"] += 1
-                text = f"slow_consumer: more than {self._stream_bytes} bytes were not taken"
-                self._end(stream, text)
+                what = f"slow_consumer: more than {self._stream_bytes} bytes were not taken"
+                self._end(stream, ErrorCode.SLOW, what)
         return ahead
 
     def _apply_held(self) -> None:
@@ -207,7 +208,7 @@ class ClientCore(Generic[S]):
         """
         for stream in self._inbox.streams():
             self._counts["lost_streams"] += 1
-            self._end(stream, f"gap: output was lost on lane {lane}")
+            self._end(stream, ErrorCode.GAP, f"gap: output was lost on lane {lane}")
 
     def source_lost(self, now: float) -> None:
         """Shorten the wait for rows that a dead process may have been about to send."""
@@ -242,13 +243,13 @@ class ClientCore(Generic[S]):
             stream = self._inbox.find(key)
             if stream is not None and stream.received < offset:
                 self._counts["lost_streams"] += 1
-                missing = f"lost: output {stream.received}..{offset - 1} is missing, {why}"
-                self._end(stream, last_word(frame, key) or missing)
+                missing = f"output {stream.received}..{offset - 1} is missing, {why}"
+                self._end(stream, *last_word(frame, key) or (ErrorCode.GAP, missing))
 
-    def _end(self, stream: Stream, error: str) -> None:
+    def _end(self, stream: Stream, code: int, error: str) -> None:
         self._changes += 1
         self._forget(stream.key, stream.request_id)
-        stream.end(FINISH_ERROR, error)
+        stream.end(FINISH_ERROR, code, error)
         self._give_up(stream.key)
 
     # --- what goes out --------------------------------------------------------------------------

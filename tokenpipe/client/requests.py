@@ -9,12 +9,13 @@ from typing import NoReturn
 
 import numpy as np
 
-from tokenpipe.errors import ConfigError
+from tokenpipe.errors import ConfigError, FieldError
 from tokenpipe.types import SamplingParams
 from tokenpipe.wire import Submit
 
 KEY_COUNTER_BITS = 32
 MAX_VOCAB = 1 << 31
+PROMPT = "prompt_token_ids"
 
 
 class Numbering:
@@ -41,7 +42,7 @@ def expand(
     extra: bytes,
     vocab_size: int | None = None,
 ) -> list[Submit]:
-    """Return one Submit per sample; ValueError where a prompt token is not in the vocabulary.
+    """Return one Submit per sample; FieldError where a prompt token is not in the vocabulary.
 
     With n > 1 each sample is a request of its own with n = 1 and, where a seed is given, seed +
     its index, so that the samples differ.
@@ -66,7 +67,7 @@ def _token_ids(tokens: Iterable[int] | Sequence[int], vocab_size: int | None) ->
     try:
         ids = array("i", tokens)
     except (OverflowError, TypeError) as error:
-        raise ValueError(f"prompt_token_ids: {error}") from None
+        raise FieldError(PROMPT, str(error)) from None
     # One pass over the bare numbers: a prompt may have a million of them.
     bound = MAX_VOCAB if vocab_size is None else vocab_size
     if ids and np.frombuffer(ids, np.uint32).max() >= bound:  # a negative one is a large one here
@@ -76,5 +77,5 @@ def _token_ids(tokens: Iterable[int] | Sequence[int], vocab_size: int | None) ->
 
 def _refuse(ids: array[int], vocab_size: int | None) -> NoReturn:
     if min(ids) < 0:
-        raise ValueError(f"prompt_token_ids: {min(ids)} is not a token id")
-    raise ValueError(f"prompt_token_ids: {max(ids)} is outside of vocab_size {vocab_size}")
+        raise FieldError(PROMPT, f"{min(ids)} is not a token id")
+    raise FieldError(PROMPT, f"{max(ids)} is outside of vocab_size {vocab_size}")

@@ -27,13 +27,13 @@ from tokenpipe.events import (
     Rescheduled,
     Submitted,
 )
-from tokenpipe.types import Request, RescheduleReason
+from tokenpipe.types import ErrorCode, Request, RescheduleReason
 from tokenpipe.wire import StepBind, StepPlan
 
 from .scheduler_protocols import PlanSender, SchedulerPipe
 
-NO_RANK = "unavailable: no worker is up"
-LOST = "unavailable: the worker that made it was lost"
+NO_RANK = "no worker is up"
+LOST = "the worker that made it was lost"
 
 
 @dataclass(slots=True)
@@ -94,7 +94,7 @@ class Scheduler:
         self._wait_for_ranks = wait_for_ranks
         self._lost_rank = lost_rank
         self._max_queued = max_queued
-        self._refused: list[tuple[Request, str]] = []  # with the reason; told by `schedule`
+        self._refused: list[tuple[Request, str, ErrorCode]] = []  # `schedule` rejects them
         self._waiting: OrderedDict[int, tuple[Request, list[int]]] = OrderedDict()
         self._bindings: dict[int, BoundRequest] = {}  # by handle, until released
         self._running: dict[int, BoundRequest] = {}  # by request, until its outcome
@@ -149,7 +149,7 @@ class Scheduler:
                     self.counts[f"rescheduled_{reason}"] += 1
                     self._outcome(handle)
                     if reason == RescheduleReason.RANK_LOST and self._lost_rank == "end":
-                        self._refused.append((request, LOST))
+                        self._refused.append((request, LOST, ErrorCode.LOST))
                     else:
                         self._waiting[request.internal_id] = (request, ids)
                 case PrefillDone(request, handle, ids):
@@ -180,8 +180,8 @@ class Scheduler:
             self._strike(*heapq.heappop(self._strikes)[2:])
         if not self._free and not self._wait_for_ranks:
             self._reject_all()
-        for request, error in self._refused:
-            self._pipe.reject(request, error)
+        for refused in self._refused:
+            self._pipe.reject(*refused)
         self._refused.clear()
         placed = self._place()
         for dp in sorted({*placed, *self._orders, *(self._free if grant else ())}):
@@ -213,15 +213,15 @@ class Scheduler:
         if room is not None and self._free:
             room += sum(map(len, self._free.values()))  # these have a slot by the next plan
         if room is not None and len(self._waiting) >= room:
-            error = f"unavailable: {self._max_queued} requests wait already"
-            self._refused.append((request, error))
+            error = f"{self._max_queued} requests wait already"
+            self._refused.append((request, error, ErrorCode.UNAVAILABLE))
         else:
             self._waiting[request.internal_id] = (request, [])
 
     def _reject_all(self) -> None:
         while self._waiting:
             _, (request, _) = self._waiting.popitem(last=False)
-            self._pipe.reject(request, NO_RANK)
+            self._pipe.reject(request, NO_RANK, ErrorCode.UNAVAILABLE)
 
     def _place(self) -> dict[int, list[tuple[Request, list[int], int]]]:
         """Give waiting requests a rank and a slot as long as there are any."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from contextlib import AbstractContextManager
 from typing import Protocol
 
-from tokenpipe.types import Request
+from tokenpipe.types import ErrorCode, Request
 from tokenpipe.wire import StepBind, StepPlan
 
 
@@ -22,7 +22,7 @@ class SchedulerPipe(Protocol):
     """The part of Pipeline that a scheduler uses."""
 
     def step(self, dp_rank: int) -> AbstractContextManager[SchedulerCommands]: ...
-    def reject(self, request: Request, error: str) -> None: ...
+    def reject(self, request: Request, error: str, code: ErrorCode) -> None: ...
 
 
 class PlanSender(Protocol):

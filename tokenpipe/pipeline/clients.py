@@ -8,7 +8,7 @@ from tokenpipe.events import AbortRequested, ClientLost, Event, Submitted
 from tokenpipe.instance import Instance
 from tokenpipe.topology import Topology
 from tokenpipe.transport import Peer, Waiter
-from tokenpipe.types import Request
+from tokenpipe.types import ErrorCode, Request
 from tokenpipe.wire import CloseClient, GiveUp, Message, OpenClient, Submit
 
 from .bindings import Book
@@ -106,11 +106,14 @@ class Clients:
         if not self._book.add(request):
             link.bad_messages += 1
         elif message.params.stop and self._topology.tokenizer is None:
-            self._outcomes.reject(self._book.requests[message.key], NO_TOKENIZER)
+            self._reject(message.key, ErrorCode.INVALID, NO_TOKENIZER)
         elif self.draining:
-            self._outcomes.reject(self._book.requests[message.key], DRAINING)
+            self._reject(message.key, ErrorCode.UNAVAILABLE, DRAINING)
         else:
             yield Submitted(request)
+
+    def _reject(self, key: int, code: ErrorCode, error: str) -> None:
+        self._outcomes.reject(self._book.requests[key], code, error)
 
     def _given_up(self, link: ClientLink, key: int) -> Iterator[Event]:
         entry = self._book.requests.get(key)

@@ -10,7 +10,7 @@ import numpy as np
 from typing_extensions import Buffer
 
 from tokenpipe._core import pack_output
-from tokenpipe.types import FINISH_CODES, FinishReason, Request
+from tokenpipe.types import FINISH_CODES, ErrorCode, FinishReason, Request
 from tokenpipe.wire import OutputColumn
 
 PIPELINE = 0xFFFF  # the "processor" of an OutputFrame that the pipeline itself wrote
@@ -26,6 +26,7 @@ class FinalRow:
     key: int
     offset: int
     finish_reason: FinishReason
+    error_code: ErrorCode = ErrorCode.NONE
     error: str = ""
     text_offset: int = 0
     text: bytes = b""  # what was held back when it was last bound
@@ -42,6 +43,7 @@ def pack_final_rows(lane: tuple[int, int, int, int], rows: Sequence[FinalRow]) -
         OutputColumn.FINISH: bytes(FINISH_CODES.index(row.finish_reason) for row in rows),
         OutputColumn.ERROR_LEN: struct.pack(f"<{n}H", *(len(error) for error in errors)),
         OutputColumn.ERROR: b"".join(errors),
+        OutputColumn.ERROR_CODE: bytes(row.error_code for row in rows),
     }
     if any(row.text for row in rows):
         columns[OutputColumn.TEXT_LEN] = struct.pack(f"<{n}I", *(len(row.text) for row in rows))

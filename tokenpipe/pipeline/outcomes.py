@@ -16,6 +16,7 @@ from tokenpipe.events import (
 )
 from tokenpipe.types import (
     FINISH_CODES,
+    ErrorCode,
     FinishReason,
     Request,
     RescheduleReason,
@@ -81,6 +82,7 @@ class Outcomes:
             report.output_tokens,
             _stop_reason(entry, report),
             report.error or None,
+            report.error_code,
         )
 
     def _aborted(self, report: HandleAborted) -> Event | None:
@@ -131,40 +133,46 @@ class Outcomes:
     def end_unbound(self, entry: Entry, handle: int | None = None) -> Aborted:
         """Abort a request that no slot holds; `handle` is its last one where it just had it."""
         request, offset = entry.request, len(entry.output_token_ids)
-        self._end(entry, offset, FinishReason.ABORT, "")
+        self._end(entry, offset, FinishReason.ABORT)
         return Aborted(request, handle, offset)
 
-    def reject(self, entry: Entry, error: str) -> None:
+    def reject(self, entry: Entry, code: ErrorCode, error: str) -> None:
         """End an unbound request with an error."""
-        self._end(entry, len(entry.output_token_ids), FinishReason.ERROR, error)
+        self._end(entry, len(entry.output_token_ids), FinishReason.ERROR, code, error)
 
-    def _end(self, entry: Entry, offset: int, reason: FinishReason, error: str) -> None:
+    def _end(
+        self,
+        entry: Entry,
+        offset: int,
+        reason: FinishReason,
+        code: ErrorCode = ErrorCode.NONE,
+        error: str = "",
+    ) -> None:
         request = entry.request
         self._book.end(entry)
         self._final_rows.append(
-            FinalRow(request.client, request.internal_id, offset, reason, error, *entry.text)
+            FinalRow(request.client, request.internal_id, offset, reason, code, error, *entry.text)
         )
 
     def processor_lost(self, dp_ranks: Sequence[int], error: str) -> Iterable[Event]:
-        """End every binding of a dead processor's ranks with an error, and release it.
+        """End every binding of a dead processor's ranks as `ErrorCode.LOST`, and release it.
 
         How far the clients' streams are died with the processor, so the final rows end them
         where they stand; `output_tokens` counts what the request had when it was bound.
         """
+        reason, code = FinishReason.ERROR, ErrorCode.LOST
         for handle, binding in self._book.handles_of(dp_ranks):
             entry = binding.entry
             if binding.open:
                 tokens = len(entry.output_token_ids)
                 self._book.close(handle)
                 entry.text = 0, b""
-                self._end(entry, OFFSET_UNKNOWN, FinishReason.ERROR, error)
-                yield Finished(entry.request, handle, FinishReason.ERROR, tokens, None, error)
+                self._end(entry, OFFSET_UNKNOWN, reason, code, error)
+                yield Finished(entry.request, handle, reason, tokens, None, error, code)
             self._book.release(handle)
             yield Released(entry.request, handle, "processor_lost")
         for client, key in self._recently_ended.take(dp_ranks):
-            self._final_rows.append(
-                FinalRow(client, key, OFFSET_UNKNOWN, FinishReason.ERROR, error)
-            )
+            self._final_rows.append(FinalRow(client, key, OFFSET_UNKNOWN, reason, code, error))
 
 
 def _stop_reason(entry: Entry, report: HandleFinished) -> int | str | None:

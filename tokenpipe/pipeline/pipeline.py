@@ -16,7 +16,7 @@ from tokenpipe.events import Event, ProcessorLost, ProcessorUp, RankLost, RankUp
 from tokenpipe.instance import ForkGuard, ModelCard, write_model_card
 from tokenpipe.postprocess import check_tokenizer
 from tokenpipe.topology import Topology
-from tokenpipe.types import FIRST_GENERATION, Request
+from tokenpipe.types import FIRST_GENERATION, ErrorCode, Request
 from tokenpipe.wire import (
     CloseClient,
     Counters,
@@ -166,15 +166,20 @@ class Pipeline:
         self._check_open()
         return StepCommands(self._book, self, dp_rank, self.topology.tokenizer is not None)
 
-    def reject(self, request: Request, error: str) -> None:
-        """End a request that is not bound with an error; its client reads `error`."""
+    def reject(self, request: Request, error: str, code: ErrorCode = ErrorCode.INVALID) -> None:
+        """End a request that is not bound with an error; its client reads `error` and `code`.
+
+        Raises `ValueError` for ErrorCode.NONE, `TokenpipeError` for a request that is bound.
+        """
         self._check_open()
+        if code is ErrorCode.NONE:
+            raise ValueError("reject: ErrorCode.NONE is not an error")
         entry = self._book.entry(request)
         if entry is None:
             return
         if entry.handle is not None:
             raise TokenpipeError(f"reject: request {request.external_id!r} is bound; abort it")
-        self._outcomes.reject(entry, error)
+        self._outcomes.reject(entry, code, error)
         self._parts.clients.send(self._outcomes.take_final_rows())
 
     def set_model_card(self, card: ModelCard) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from tokenpipe._core import Table, Vocab
 from tokenpipe.errors import FrameError
-from tokenpipe.types import MAX_SLOTS, split_handle
+from tokenpipe.types import MAX_SLOTS, ErrorCode, split_handle
 from tokenpipe.wire import (
     Counters,
     Message,
@@ -224,7 +224,7 @@ class Processor:
         self._counted["slow_clients"] += 1
         lack = self._table.unsent_bytes(client)
         error = f"slow_client: client {client} let {lack} bytes pile up"
-        for _, handle, was, held, total in self._table.shed(client, error) or ():
+        for _, handle, was, held, total in self._table.shed(client, ErrorCode.SLOW, error) or ():
             rank = self._ranks[split_handle(handle)[0]]
             self._life.shed(rank, handle, was, bool(held), total, error, now)
 

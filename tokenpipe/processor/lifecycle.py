@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tokenpipe._core import FINISH_ABORT, FINISH_ERROR, NO_STOP, Table
-from tokenpipe.types import RescheduleReason
+from tokenpipe.types import ErrorCode, RescheduleReason
 from tokenpipe.wire import (
     Bind,
     HandleAborted,
@@ -23,7 +23,7 @@ from tokenpipe.wire import (
 from .numbers import Happened, State
 from .outbox import Outbox
 from .rank import Rank
-from .words import row_error
+from .words import error_code, row_error
 
 DRAINED, RANK_LOST, MARKER_TIMEOUT = "drained", "rank_lost", "marker_timeout"
 _ACTIVE = (State.RUNNING, State.PREEMPTING)
@@ -48,11 +48,11 @@ class Lifecycle:
         for kind, handle, a, b, step in events:
             match kind:
                 case Happened.FINISHED:
-                    self._finished(rank, handle, a, b, "", now)
+                    self._finished(rank, handle, a, b, now)
                 case Happened.ROW_ERROR:
-                    error = row_error(a, b, handle, 0, step)
-                    self._table.set_error(handle, error)
-                    self._finished(rank, handle, FINISH_ERROR, NO_STOP, error, now)
+                    code, error = error_code(a), row_error(a, b, handle, 0, step)
+                    self._table.set_error(handle, code, error)
+                    self._finished(rank, handle, FINISH_ERROR, NO_STOP, now, code, error)
                 case Happened.DRAINED:
                     self._drained(rank, handle, now)
                 case Happened.GAP:
@@ -70,10 +70,17 @@ class Lifecycle:
         return crowded
 
     def _finished(
-        self, rank: Rank, handle: int, finish: int, stop_reason: int, error: str, now: float
+        self,
+        rank: Rank,
+        handle: int,
+        finish: int,
+        stop_reason: int,
+        now: float,
+        code: ErrorCode = ErrorCode.NONE,
+        error: str = "",
     ) -> None:
         total, string = self._table.total(handle), self._table.stop_string(handle)
-        outcome = HandleFinished(handle, finish, stop_reason, total, error, string)
+        outcome = HandleFinished(handle, finish, stop_reason, total, error, string, code)
         self._outbox.put_for(handle, outcome)
         self._await_marker(rank, handle, now)
 
@@ -167,7 +174,9 @@ class Lifecycle:
         self, rank: Rank, handle: int, was: int, held: bool, total: int, error: str, now: float
     ) -> None:
         """Report that a request's output was given up."""
-        outcome = HandleFinished(handle, FINISH_ERROR, NO_STOP, total, error)
+        outcome = HandleFinished(
+            handle, FINISH_ERROR, NO_STOP, total, error, error_code=ErrorCode.SLOW
+        )
         if held:
             self._outbox.replace(handle, outcome)
         else:

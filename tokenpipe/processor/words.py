@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
-from tokenpipe.types import split_handle
+from tokenpipe.types import ErrorCode, split_handle
 
 from .numbers import Cause
 
 RECOVERY_STOP = "result is incomplete (recovery stop)"
+
+
+_CODES = {Cause.RECOVERY_STOP: ErrorCode.LOST}
+
+
+def error_code(cause: int) -> ErrorCode:
+    """Return what kind of error a row's cause is."""
+    return _CODES.get(Cause(cause), ErrorCode.INTERNAL)
 
 
 def row_error(cause: int, value: int, handle: int, tp: int, step: int) -> str:

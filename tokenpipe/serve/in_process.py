@@ -93,7 +93,7 @@ def _whole(
                 return STOPPED
         except Interrupted as second:
             house.kill()
-            return 128 + int(second.args[0])
+            return 128 + second.number
         plain = spec.target == SYNTHETIC
         keeper = Keeper(url_of(place.sock), signals, house, close_s, close)
         return keeper.serve(effective, place.endpoint, place.sock, deadline, plain)

@@ -87,7 +87,7 @@ class _Server:
                 raise
         except Interrupted as second:
             self._house.kill()
-            return 128 + int(second.args[0])
+            return 128 + second.number
 
     def _start(self) -> bool:
         """Return False where a signal came first."""

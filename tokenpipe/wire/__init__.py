@@ -3,13 +3,13 @@
 The format is written down in docs/wire.md; its only implementation is in csrc/.
 """
 
+from .columns import OutputColumn, StepColumn
 from .control import pack_control, unpack_control
 from .control_queue import ControlQueue
 from .extras_codec import pack_annex
 from .extras_reader import AnnexReader
 from .frames import OutputFrame, StepFrame
 from .lane import Kind, LaneHeader
-from .layout import OutputColumn, StepColumn
 from .messages import (
     Abort,
     Bind,

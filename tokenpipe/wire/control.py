@@ -24,7 +24,7 @@ _BY_CLASS: dict[type[Message], tuple[int, Record]] = {
 
 
 def pack_control(header: tuple[int, int, int, int], messages: Sequence[Message]) -> bytes:
-    """Return the frame; ValueError names message and field of a value that has no place in it."""
+    """Return the frame; FieldError names message and field of a value that has no place in it."""
     if len(messages) > MAX_MESSAGES:
         raise ValueError(f"{len(messages)} messages, a frame holds {MAX_MESSAGES}")
     body = []

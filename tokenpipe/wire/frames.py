@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 from tokenpipe import _core
 from tokenpipe.errors import FrameError
 
+from .columns import OutputColumn, StepColumn
 from .lane import LaneHeader
-from .layout import OutputColumn, StepColumn
 
 I32 = NDArray[np.int32]
 I64 = NDArray[np.int64]
@@ -202,6 +202,11 @@ class OutputFrame:
     def errors(self) -> list[str]:
         """Return each row's error, empty where it has none."""
         return self._strings(OutputColumn.ERROR_LEN, 2, OutputColumn.ERROR)
+
+    @property
+    def error_code(self) -> U8:
+        """Return each row's types.ErrorCode, 0 where it has none."""
+        return _column(self.columns, OutputColumn.ERROR_CODE, np.uint8, self.rows)
 
     @property
     def texts(self) -> list[str]:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Annotated, Any
 
 from tokenpipe._core import FINISH_ERROR, FINISH_STOP, MAX_STOP_BYTES, NO_STOP
-from tokenpipe.types import RequestOutputKind, SamplingParams, request_fields_of
+from tokenpipe.types import ErrorCode, RequestOutputKind, SamplingParams, request_fields_of
 
 from .fields import (
     U32,
@@ -149,6 +149,7 @@ class HandleFinished:
     output_tokens: U32
     error: Words = ""
     stop_string: TokenOrNone = NO_STOP  # which of Bind.stop ended it
+    error_code: Annotated[ErrorCode, OneOf(ErrorCode)] = ErrorCode.NONE
 
 
 @dataclass(frozen=True, slots=True)

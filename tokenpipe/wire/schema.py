@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from dataclasses import MISSING, dataclass, fields
 from typing import Annotated, Any, get_args, get_origin, get_type_hints
 
+from tokenpipe.errors import FieldError
+
 from .fields import Spec, got
 
 
@@ -22,13 +24,13 @@ class Record:
         }
 
     def encode(self, value: Any) -> dict[str, Any]:
-        """Return the map of a record; ValueError names the field that cannot be sent."""
+        """Return the map of a record; FieldError names the field that cannot be sent."""
         raw = {}
         for name, spec in self._specs:
             try:
                 raw[name] = spec.encode(getattr(value, name))
             except (ValueError, TypeError) as error:
-                raise ValueError(f"{self.cls.__name__}.{name}: {error}") from error
+                raise FieldError(f"{self.cls.__name__}.{name}", str(error)) from error
         return raw
 
     def decode(self, raw: Any) -> Any:

@@ -46,3 +46,4 @@ class OutputColumn(IntEnum):
     ANNEX_LEN = _core.OUT_ANNEX_LEN
     ANNEX = _core.OUT_ANNEX
     ANNEX_OFFSET = _core.OUT_ANNEX_OFFSET
+    ERROR_CODE = _core.OUT_ERROR_CODE
