@@ -92,7 +92,7 @@ def test_behind_a_lost_frame_nothing_is_read_wrong(lost: set[int]) -> None:
             side.feed(frame)
         except FrameError as error:
             refused += 1
-            assert "not the one before" in str(error)
+            assert "does not continue the frame before it" in str(error)
     first = min(lost)
     for slot in range(SLOTS):
         assert side.got[slot] == [step + slot for step in range(min(first, 150))]
@@ -108,7 +108,7 @@ def test_another_sender_or_a_frame_that_is_none_ends_it() -> None:
         ids = np.full(SLOTS, step, np.int32)
         packer.send_next(step + 1, 5, np.array(HANDLES), ids, None, None, None)
     side = Side()
-    with pytest.raises(FrameError, match="not the one before"):
+    with pytest.raises(FrameError, match="does not continue the frame before it"):
         side.feed(wire.frames[3])
     for frame in wire.frames[:3]:
         side.feed(frame)
@@ -116,10 +116,10 @@ def test_another_sender_or_a_frame_that_is_none_ends_it() -> None:
     for place in (0, 1):  # of another instance, of another life
         other = list(header)
         other[place] += 1
-        with pytest.raises(FrameError, match="not the one before"):
+        with pytest.raises(FrameError, match="does not continue the frame before it"):
             side.feed(_core.pack_step(tuple(other), columns))
     fewer = (*header[:7], SLOTS - 1, SLOTS - 1, header[9])
-    with pytest.raises(FrameError, match="not the one before"):
+    with pytest.raises(FrameError, match="does not continue the frame before it"):
         side.feed(_core.pack_step(fewer, {3: bytes(4 * (SLOTS - 1))}))
     side.feed(wire.frames[3])
     side.feed(wire.frames[4])
@@ -144,7 +144,7 @@ def test_verified_ranks_are_compared_with_the_rows_filled_in() -> None:
         for tp, raw in enumerate((leader, follower)):
             found += list(verifier.feed(verifier.read(tp, raw)))
     assert [(d.tp, d.step, d.handle) for d in found] == [(1, 6, HANDLES[2])]
-    with pytest.raises(FrameError, match="not the one before"):
+    with pytest.raises(FrameError, match="does not continue the frame before it"):
         verifier.read(0, frames[0][3])
 
 

@@ -145,9 +145,9 @@ def test_continues_the_frame_before_and_no_other(
     try:
         expected = oracle.follow(before, frame)
     except oracle.Refused:
-        with pytest.raises(FrameError, match="not the one before"):
+        with pytest.raises(FrameError, match="does not continue the frame before it"):
             StepFrame.unpack(raw, first)
-        with pytest.raises(FrameError, match="not the one before"):
+        with pytest.raises(FrameError, match="does not continue the frame before it"):
             StepFrame.unpack(raw)
         return
     view = StepFrame.unpack(raw, first)

@@ -62,7 +62,7 @@ class StepFrame:
         lane = LaneHeader(*header[:4])
         if rows and StepColumn.HANDLES not in columns:
             if before is None or not before._leads_to(lane, rows):
-                raise FrameError("StepFrame: it continues a frame that is not the one before it")
+                raise FrameError("StepFrame: the frame does not continue the frame before it")
             positions = before.positions + before.counts
             columns[StepColumn.HANDLES] = before.columns[StepColumn.HANDLES]
             columns[StepColumn.POSITION] = positions.astype(np.uint32).tobytes()
