@@ -374,10 +374,10 @@ class Vocab:
     def __len__(self) -> int: ...
 
 # skip special tokens, spaces between them, include the stop, stops, end of the prompt, was it cut
-_Wish = tuple[bool, bool, bool, tuple[str, ...], Sequence[int], bool]
+_TextOptions = tuple[bool, bool, bool, tuple[str, ...], Sequence[int], bool]
 
 class Text:
-    def __new__(cls, vocab: Vocab, wish: _Wish) -> Self: ...
+    def __new__(cls, vocab: Vocab, options: _TextOptions) -> Self: ...
     def feed(self, token_ids: Sequence[int], quiet: int = 0, /) -> tuple[str, int, int]: ...
     def end(self) -> str: ...
 
@@ -427,7 +427,7 @@ class Table:
         stop_token_ids: Sequence[int],
         output_token_ids: Sequence[int],
         prefill: bool,
-        text: _Wish | None = None,
+        text: _TextOptions | None = None,
         pace: int = 1,
         pace_ms: int = 0,
         cached: int = 0,

@@ -9,11 +9,12 @@
 #include "py/socket_send_binding.h"
 #include "py/table_binding.h"
 #include "py/text_binding.h"
+#include "py/vocab_binding.h"
 
 /* The parts of the module. A later part may use the types of an earlier one. */
 static int (*const parts[])(PyObject *module) = {
     tp_init_constants, tp_init_frames, tp_init_socket_send, tp_init_socket_recv, tp_init_send_window,
-    tp_init_packer,    tp_init_table,  tp_init_inbox,       tp_init_vocab,
+    tp_init_packer,    tp_init_table,  tp_init_inbox,       tp_init_vocab,       tp_init_text,
 };
 
 static PyObject *core_forked(PyObject *module, PyObject *Py_UNUSED(ignored)) {

@@ -1,5 +1,6 @@
 /* The type Table: making it, flushing it, reading it. */
 #include "py/table_binding.h"
+#include "py/vocab_binding.h"
 
 PyObject *tp_table_events(const tp_table *t) {
     if (t->event_count == 0) {

@@ -3,7 +3,6 @@
 #define TP_TABLE_BINDING_H
 
 #include "py/core.h"
-#include "py/text_binding.h"
 #include "table/table.h"
 
 typedef struct {

@@ -1,5 +1,6 @@
 /* The Table's methods for commands: from Python values to table.h and back. */
 #include "py/table_binding.h"
+#include "py/text_options_binding.h"
 
 static tp_table *table_of(PyObject *self) { return &((TableObject *)self)->table; }
 
@@ -41,13 +42,13 @@ PyObject *tp_table_py_bind(PyObject *self, PyObject *args) {
         return NULL;
     }
     tp_table *t = table_of(self);
-    tp_py_wish wish = {.stops = NULL};
-    if (t->vocab != NULL && text != Py_None && tp_py_wish_read(text, &wish) < 0) {
+    tp_py_text_options options = {.stops = NULL};
+    if (t->vocab != NULL && text != Py_None && tp_py_text_options_read(text, &options) < 0) {
         return NULL;
     }
     const tp_binding *old = tp_table_find(t, handle);
     if (tp_table_slot(t, handle) == NULL || (old != NULL && old->state != TP_PARKED)) {
-        tp_py_wish_free(&wish);
+        tp_py_text_options_free(&options);
         return PyErr_Format(PyExc_KeyError, "handle %lld has no slot or is bound", handle);
     }
     int32_t *stop_ids = NULL, *output_ids = NULL;
@@ -62,7 +63,7 @@ PyObject *tp_table_py_bind(PyObject *self, PyObject *args) {
                     .pace_ms = pace_ms,
                     .cached = cached,
                     .annex_offset = annex_offset,
-                    .text = t->vocab != NULL && text != Py_None ? &wish.wish : NULL};
+                    .text = t->vocab != NULL && text != Py_None ? &options.options : NULL};
     PyObject *events = NULL;
     if (tp_ints(stops, &stop_ids, &bind.stop_count) == 0 &&
         tp_ints(outputs, &output_ids, &bind.output_count) == 0) {
@@ -72,7 +73,7 @@ PyObject *tp_table_py_bind(PyObject *self, PyObject *args) {
     }
     PyMem_Free(stop_ids);
     PyMem_Free(output_ids);
-    tp_py_wish_free(&wish);
+    tp_py_text_options_free(&options);
     return events;
 }
 

@@ -1,47 +1,50 @@
-/* Text: the text of one sequence, for those who have tokens and no pipeline. */
+/* The type Text. */
 #include "py/text_binding.h"
-#include "py/str_binding.h"
-#include "py/table_binding.h"
 
-typedef struct {
+#include "py/str_binding.h"
+#include "py/text_options_binding.h"
+#include "py/vocab_binding.h"
+
+typedef struct Text {
     PyObject_HEAD
     tp_text *text;
     PyObject *vocab;
-} TextObject;
+} Text;
 
 static PyObject *text_new(PyTypeObject *type, PyObject *args, PyObject *kwargs) {
-    static char *names[] = {"vocab", "wish", NULL};
+    static char *names[] = {"vocab", "options", NULL};
     PyObject *vocab, *tuple;
     if (!PyArg_ParseTupleAndKeywords(args, kwargs, "OO!:Text", names, &vocab, &PyTuple_Type, &tuple)) {
         return NULL;
     }
     const tp_vocab *words = tp_py_vocab(vocab);
-    tp_py_wish wish;
-    if (words == NULL || tp_py_wish_read(tuple, &wish) < 0) {
+    tp_py_text_options options;
+    if (words == NULL || tp_py_text_options_read(tuple, &options) < 0) {
         return NULL;
     }
-    TextObject *self = (TextObject *)type->tp_alloc(type, 0);
+    Text *self = (Text *)type->tp_alloc(type, 0);
     if (self != NULL) {
         self->vocab = Py_NewRef(vocab);
-        self->text = tp_text_new(words, &wish.wish);
+        self->text = tp_text_new(words, &options.options);
         if (self->text == NULL) {
             Py_CLEAR(self);
             PyErr_NoMemory();
         }
     }
-    tp_py_wish_free(&wish);
+    tp_py_text_options_free(&options);
     return (PyObject *)self;
 }
 
 static void text_dealloc(PyObject *self) {
     PyTypeObject *type = Py_TYPE(self);
-    tp_text_free(((TextObject *)self)->text);
-    Py_XDECREF(((TextObject *)self)->vocab);
+    tp_text_free(((Text *)self)->text);
+    Py_XDECREF(((Text *)self)->vocab);
     type->tp_free(self);
     Py_DECREF(type);
 }
 
-PyObject *tp_py_text_take(tp_text *text) {
+/* Makes the str of what may be sent, and marks it sent. */
+static PyObject *take_text(tp_text *text) {
     const uint32_t ready = text->ready;
     PyObject *made = tp_py_str(text->buffer, ready);
     if (made != NULL && ready > 0) {
@@ -51,7 +54,7 @@ PyObject *tp_py_text_take(tp_text *text) {
 }
 
 static PyObject *text_feed(PyObject *self, PyObject *args) {
-    tp_text *text = ((TextObject *)self)->text;
+    tp_text *text = ((Text *)self)->text;
     PyObject *ids;
     unsigned int quiet = 0;
     if (!PyArg_ParseTuple(args, "O|I:feed", &ids, &quiet)) {
@@ -77,20 +80,21 @@ static PyObject *text_feed(PyObject *self, PyObject *args) {
         return PyErr_NoMemory();
     }
     tp_text_settle(text);
-    PyObject *made = tp_py_text_take(text);
+    PyObject *made = take_text(text);
     return made == NULL ? NULL : Py_BuildValue("NIi", made, i, stop);
 }
 
 static PyObject *text_end(PyObject *self, PyObject *none) {
     (void)none;
-    tp_text *text = ((TextObject *)self)->text;
+    tp_text *text = ((Text *)self)->text;
     tp_text_end(text);
-    return tp_py_text_take(text);
+    return take_text(text);
 }
 
 static PyMethodDef methods[] = {
-    {"feed", text_feed, METH_VARARGS, "Read tokens; return the text, how many were read, the stop."},
-    {"end", text_end, METH_NOARGS, "No token follows: return what was held back."},
+    {"feed", text_feed, METH_VARARGS,
+     "Read tokens; return the text, how many tokens were read, and the stop or -1."},
+    {"end", text_end, METH_NOARGS, "Say that no token follows; return the text that was held."},
     {NULL, NULL, 0, NULL},
 };
 
@@ -104,14 +108,9 @@ static PyType_Slot slots[] = {
 
 static PyType_Spec spec = {
     .name = "tokenpipe._core.Text",
-    .basicsize = sizeof(TextObject),
+    .basicsize = sizeof(Text),
     .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_IMMUTABLETYPE,
     .slots = slots,
 };
 
-int tp_init_text(PyObject *module) {
-    PyObject *type = PyType_FromModuleAndSpec(module, &spec, NULL);
-    const int result = type == NULL ? -1 : PyModule_AddType(module, (PyTypeObject *)type);
-    Py_XDECREF(type);
-    return result;
-}
+int tp_init_text(PyObject *module) { return tp_add_type(module, &spec); }

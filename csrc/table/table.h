@@ -198,7 +198,7 @@ typedef struct tp_bind {
     uint16_t client;
     uint8_t ignore_eos, prefill;
     const int32_t *stop_ids, *output_ids;
-    const tp_text_wish *text; /* NULL: none is wanted */
+    const tp_text_options *text; /* NULL: none is wanted */
 } tp_bind;
 
 /* Takes what was parked for the handle; its ends come as events. The handle must not be bound and

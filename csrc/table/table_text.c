@@ -31,26 +31,26 @@ tp_end tp_text_scan(const tp_table *t, tp_binding *b, const int32_t *tokens, uin
         const int stops = tp_token_stops(b, token, count);
         tp_text_mark before = {.stream = NULL};
         int32_t string;
-        tp_result result = stops ? tp_text_here(text, &before) : TP_OK;
+        tp_result result = stops ? tp_text_set_mark(text, &before) : TP_OK;
         if (result == TP_OK) {
             result = tp_text_step(text, token, count > b->min_tokens, &string);
         }
         if (result != TP_OK) {
-            tp_text_unmark(text, &before);
+            tp_text_drop_mark(text, &before);
             end = (tp_end){i, TP_FINISH_NONE, result == TP_E_MEMORY ? TP_CAUSE_MEMORY : TP_CAUSE_TEXT, token,
                            -1};
             break;
         }
         if (string >= 0) {
-            tp_text_unmark(text, &before);
+            tp_text_drop_mark(text, &before);
             end = (tp_end){i + 1, TP_FINISH_STOP, TP_CAUSE_NONE, -1, string};
             break;
         }
         if (stops) {
             if (text->include_stop) {
-                tp_text_unmark(text, &before);
+                tp_text_drop_mark(text, &before);
             } else {
-                tp_text_back(text, &before);
+                tp_text_roll_back(text, &before);
             }
             end = (tp_end){i + 1, TP_FINISH_STOP, TP_CAUSE_NONE, token, -1};
             break;

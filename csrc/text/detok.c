@@ -1,7 +1,7 @@
-/* What is invalid: in a byte-level vocabulary the longest beginning of a character that does not go
- * on is one U+FFFD, as in every full decode; where only some characters are spelled in bytes, each
- * byte of it is one. A full decode of the latter condemns the whole run of bytes, characters that
- * are long written included: a stream cannot. */
+/* Turns invalid bytes into U+FFFD. In a byte-level vocabulary the longest first part of a character that is
+ * not completed becomes one U+FFFD, as in a full decode. Where a vocabulary spells only some characters
+ * in bytes, each byte becomes one. A full decode there replaces the whole run of bytes, valid characters
+ * included; a stream cannot, because it has written these characters already. */
 #include "text/detok.h"
 
 #include <string.h>
@@ -40,8 +40,8 @@ static uint8_t *put_invalid(tp_detok *d, uint8_t *out, uint32_t times) {
     return out;
 }
 
-/* The pending bytes will not become a character. */
-static uint8_t *give_up(tp_detok *d, const tp_vocab *v, uint8_t *out) {
+/* Writes the pending bytes, which will not become a character. */
+static uint8_t *put_pending(tp_detok *d, const tp_vocab *v, uint8_t *out) {
     const uint32_t times = v->bytewise ? d->count > 0 : d->count;
     d->count = 0;
     return put_invalid(d, out, times);
@@ -61,7 +61,7 @@ static uint8_t *put_byte(tp_detok *d, const tp_vocab *v, uint8_t *out, uint8_t c
             d->count = 0;
             return put(d, out, whole, size);
         }
-        out = give_up(d, v, out);
+        out = put_pending(d, v, out);
     }
     const uint32_t length = tp_utf8_length(c);
     if (length == 1) {
@@ -75,33 +75,36 @@ static uint8_t *put_byte(tp_detok *d, const tp_vocab *v, uint8_t *out, uint8_t c
     return out;
 }
 
-size_t tp_detok_step(tp_detok *d, const tp_vocab *v, int32_t token, uint8_t *out) {
-    if (token < 0 || (uint32_t)token >= v->count) {
-        return 0;
-    }
+/* Returns the form in which a token reads now; NULL: it reads as nothing, and changes nothing. */
+static const tp_word *find_word(tp_detok *d, const tp_vocab *v, int32_t token) {
     const tp_word *word = &v->words[token];
-    if (word->flags & (TP_WORD_NONE | TP_WORD_SPECIAL | TP_WORD_ADDED)) {
-        if (word->flags & TP_WORD_NONE || (word->flags & TP_WORD_SPECIAL && d->skip_special)) {
-            return 0;
-        }
-        if (v->raw != NULL && d->added && !d->spaces) {
-            word = &v->raw[token];
-        } else if (!d->begun) {
-            word = &v->first[token];
-        }
-        d->added = (word->flags & TP_WORD_ADDED) != 0;
-    } else {
+    if (!(word->flags & (TP_WORD_NONE | TP_WORD_SPECIAL | TP_WORD_ADDED))) {
         d->added = 0;
-        if (!d->begun) {
-            word = &v->first[token];
-        }
+        return d->begun ? word : &v->first[token];
+    }
+    if (word->flags & TP_WORD_NONE || (word->flags & TP_WORD_SPECIAL && d->skip_special)) {
+        return NULL;
+    }
+    if (v->raw != NULL && d->added && !d->spaces) {
+        word = &v->raw[token];
+    } else if (!d->begun) {
+        word = &v->first[token];
+    }
+    d->added = (word->flags & TP_WORD_ADDED) != 0;
+    return word;
+}
+
+size_t tp_detok_step(tp_detok *d, const tp_vocab *v, int32_t token, uint8_t *out) {
+    const tp_word *word = token < 0 || (uint32_t)token >= v->count ? NULL : find_word(d, v, token);
+    if (word == NULL) {
+        return 0;
     }
     d->begun = 1;
     const uint8_t *text = v->bytes + word->at;
     const uint8_t *start = out;
     if (v->bytewise ? d->count == 0 && word->flags & TP_WORD_WHOLE : !(word->flags & TP_WORD_BYTE)) {
         if (d->count > 0) {
-            out = give_up(d, v, out);
+            out = put_pending(d, v, out);
         }
         out = put(d, out, text, word->size);
     } else {
@@ -113,5 +116,5 @@ size_t tp_detok_step(tp_detok *d, const tp_vocab *v, int32_t token, uint8_t *out
 }
 
 size_t tp_detok_end(tp_detok *d, const tp_vocab *v, uint8_t *out) {
-    return (size_t)(give_up(d, v, out) - out);
+    return (size_t)(put_pending(d, v, out) - out);
 }

@@ -1,5 +1,6 @@
-/* A row has `classes` next states, then what is held there, then 1 + the stop that ends there. A
- * state is the offset of its row, so that a step is one addition; bit 31 says that a stop ends. */
+/* The automaton is a table. The row of a state has `classes` next states, then how many bytes are held, then
+ * 1 + the stop that ends there, or 0. A state is the offset of its row, so that a step is one addition;
+ * bit 31 of a next state says that a stop ends there. */
 #include "text/stops.h"
 
 #include <stdlib.h>
@@ -13,30 +14,31 @@
 static void find_classes(tp_stops *s, const uint8_t *text, size_t size) {
     s->classes = 1;
     for (size_t i = 0; i < size; i++) {
-        if (s->class_of[text[i]] == 0 && s->classes < 256) { /* UTF-8 has fewer bytes than that */
+        if (s->class_of[text[i]] == 0 && s->classes < 256) { /* UTF-8 has fewer different bytes */
             s->class_of[text[i]] = (uint8_t)s->classes++;
         }
     }
 }
 
-/* Adds one string to the tree of all; 0 is "no child", for none leads back to the root. */
+/* Adds a string to the tree of all strings. 0 is "no child": no child leads back to the root. */
 static uint32_t add(tp_stops *s, uint32_t nodes, const uint8_t *text, uint32_t size, uint32_t stop) {
     uint32_t row = 0;
     for (uint32_t i = 0; i < size; i++) {
         uint32_t *child = &s->rows[row + s->class_of[text[i]]];
         if (*child == 0) {
             *child = nodes++ * WIDTH(s);
-            HELD(s, *child) = i + 1; /* its depth, until the links are known */
+            HELD(s, *child) = i + 1; /* for now, its depth: link_up needs it */
         }
         row = *child;
     }
-    if (STOP(s, row) == 0) { /* of two alike the first is named */
+    if (STOP(s, row) == 0) { /* of two equal strings the first is reported */
         STOP(s, row) = stop + 1;
     }
     return nodes;
 }
 
-/* Breadth first: what follows on a failure is shallower, and so done before. */
+/* Sets what follows a byte that does not continue a string. It goes breadth first: such a state is less
+ * deep, so it is complete by then. */
 static tp_result link_up(tp_stops *s, uint32_t nodes) {
     uint32_t *queue = malloc((size_t)nodes * 2 * sizeof *queue);
     if (queue == NULL) {
@@ -61,10 +63,10 @@ static tp_result link_up(tp_stops *s, uint32_t nodes) {
             }
         }
         if (row != 0) {
-            if (leaf) { /* a whole stop that begins no longer one: nothing of it need be held */
+            if (leaf) { /* a complete stop, and no first part of a longer one: it is not held */
                 HELD(s, row) = HELD(s, back);
             }
-            if (STOP(s, row) == 0) { /* its own is the longest that ends here */
+            if (STOP(s, row) == 0) { /* a stop of its own is the longest that ends here */
                 STOP(s, row) = STOP(s, back);
             }
         }

@@ -1,29 +1,26 @@
-/* A buffer between a detokenizer, a search, and a sender. */
+/* Detokenizes into a buffer, and searches it. */
 #include "text/text.h"
 
 #include <stdlib.h>
 #include <string.h>
 
+#include "buffer.h"
+
 static tp_result reserve(tp_text *t, size_t more) {
     const uint64_t need = (uint64_t)t->len + more;
-    if (need <= t->capacity) {
-        return TP_OK;
+    if (need <= t->capacity || t->buffer != t->few) {
+        return tp_buffer_grow(&t->buffer, 1, &t->capacity, need);
     }
-    const uint64_t capacity = need * 2 < 128 ? 128 : need * 2;
-    uint8_t *old = t->buffer == t->few ? NULL : t->buffer;
-    uint8_t *grown = capacity > UINT32_MAX ? NULL : realloc(old, capacity);
-    if (grown == NULL) {
-        return TP_E_MEMORY;
-    }
-    if (old == NULL) {
-        memcpy(grown, t->few, t->len);
-    }
-    t->buffer = grown;
-    t->capacity = (uint32_t)capacity;
+    uint8_t *buffer = NULL;
+    uint32_t capacity = 0;
+    TP_TRY(tp_buffer_grow(&buffer, 1, &capacity, need));
+    memcpy(buffer, t->few, t->len);
+    t->buffer = buffer;
+    t->capacity = capacity;
     return TP_OK;
 }
 
-/* Adds what a token reads as, or what the end brings (token < 0). */
+/* Adds the text of a token, or the text that the end adds (token < 0). */
 static tp_result read_token(tp_text *t, int32_t token) {
     const tp_foreign *foreign = t->vocab->foreign;
     if (foreign != NULL) {
@@ -35,7 +32,7 @@ static tp_result read_token(tp_text *t, int32_t token) {
         if (reserve(t, size) != TP_OK) {
             return TP_E_MEMORY;
         }
-        if (size > 0) { /* else there may be no text */
+        if (size > 0) { /* else `text` may be NULL */
             memcpy(t->buffer + t->len, text, size);
             t->len += (uint32_t)size;
         }
@@ -52,13 +49,13 @@ static tp_result read_token(tp_text *t, int32_t token) {
     return TP_OK;
 }
 
-/* Brings the detokenizer to where the prompt ends. */
-static tp_result prime(tp_text *t, const tp_text_wish *wish) {
-    if (wish->prompt_cut) {
+/* Reads the end of the prompt, whose text is not shown. */
+static tp_result prime(tp_text *t, const tp_text_options *options) {
+    if (options->prompt_cut) {
         tp_detok_continue(&t->detok);
     }
-    for (uint32_t i = 0; i < wish->prompt_count; i++) {
-        const tp_result result = wish->prompt[i] < 0 ? TP_OK : read_token(t, wish->prompt[i]);
+    for (uint32_t i = 0; i < options->prompt_count; i++) {
+        const tp_result result = options->prompt[i] < 0 ? TP_OK : read_token(t, options->prompt[i]);
         if (result != TP_OK) {
             return result;
         }
@@ -67,7 +64,7 @@ static tp_result prime(tp_text *t, const tp_text_wish *wish) {
     return TP_OK;
 }
 
-tp_text *tp_text_new(const tp_vocab *vocab, const tp_text_wish *wish) {
+tp_text *tp_text_new(const tp_vocab *vocab, const tp_text_options *options) {
     tp_text *t = aligned_alloc(64, sizeof *t);
     if (t == NULL) {
         return NULL;
@@ -76,15 +73,15 @@ tp_text *tp_text_new(const tp_vocab *vocab, const tp_text_wish *wish) {
     t->buffer = t->few;
     t->capacity = sizeof t->few;
     t->vocab = vocab;
-    t->include_stop = wish->include_stop;
-    tp_detok_init(&t->detok, vocab, wish->skip_special, wish->spaces);
-    if (wish->stop_count > 0) {
+    t->include_stop = options->include_stop;
+    tp_detok_init(&t->detok, vocab, options->skip_special, options->spaces);
+    if (options->stop_count > 0) {
         t->stops = malloc(sizeof *t->stops);
         if (t->stops == NULL) {
             free(t);
             return NULL;
         }
-        if (tp_stops_init(t->stops, wish->stops, wish->stop_sizes, wish->stop_count) != TP_OK) {
+        if (tp_stops_init(t->stops, options->stops, options->stop_sizes, options->stop_count) != TP_OK) {
             free(t->stops);
             free(t);
             return NULL;
@@ -93,9 +90,9 @@ tp_text *tp_text_new(const tp_vocab *vocab, const tp_text_wish *wish) {
     }
     const tp_foreign *foreign = vocab->foreign;
     if (foreign != NULL) {
-        t->stream = foreign->begin(foreign->context, wish->skip_special, wish->spaces);
+        t->stream = foreign->begin(foreign->context, options->skip_special, options->spaces);
     }
-    if ((foreign != NULL && t->stream == NULL) || prime(t, wish) != TP_OK) {
+    if ((foreign != NULL && t->stream == NULL) || prime(t, options) != TP_OK) {
         tp_text_free(t);
         return NULL;
     }
@@ -118,7 +115,7 @@ void tp_text_free(tp_text *t) {
     }
 }
 
-tp_result tp_text_here(const tp_text *t, tp_text_mark *mark) {
+tp_result tp_text_set_mark(const tp_text *t, tp_text_mark *mark) {
     *mark = (tp_text_mark){NULL, t->detok, t->len, t->state};
     if (t->stream != NULL) {
         mark->stream = t->vocab->foreign->copy(t->vocab->foreign->context, t->stream);
@@ -126,17 +123,17 @@ tp_result tp_text_here(const tp_text *t, tp_text_mark *mark) {
     return t->stream != NULL && mark->stream == NULL ? TP_E_FOREIGN : TP_OK;
 }
 
-void tp_text_back(tp_text *t, tp_text_mark *mark) {
+void tp_text_roll_back(tp_text *t, tp_text_mark *mark) {
     void *stream = t->stream;
     t->stream = mark->stream;
     mark->stream = stream;
     t->detok = mark->detok;
     t->len = mark->len;
     t->state = mark->state;
-    tp_text_unmark(t, mark);
+    tp_text_drop_mark(t, mark);
 }
 
-void tp_text_unmark(tp_text *t, tp_text_mark *mark) {
+void tp_text_drop_mark(tp_text *t, tp_text_mark *mark) {
     if (mark->stream != NULL) {
         t->vocab->foreign->drop(t->vocab->foreign->context, mark->stream);
         mark->stream = NULL;
@@ -169,7 +166,7 @@ tp_result tp_text_step(tp_text *t, int32_t token, int counts, int32_t *stop) {
 
 void tp_text_end(tp_text *t) {
     if (!t->ended) {
-        (void)read_token(t, -1); /* a foreign decoder that fails has nothing to add */
+        (void)read_token(t, -1); /* a foreign decoder that fails adds nothing */
         t->ready = t->len;
         t->ended = 1;
     }

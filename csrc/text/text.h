@@ -1,5 +1,5 @@
-/* The text of one request: detokenized, searched for stop strings, kept until it is sent.
- * After n tokens its state, and what of it may be sent, follow from these n tokens alone. */
+/* The text of one request: detokenized, searched for stop strings, and kept until it is sent. The state
+ * after n tokens, and how much of the text may be sent, depend on these n tokens only. */
 #ifndef TP_TEXT_H
 #define TP_TEXT_H
 
@@ -8,55 +8,57 @@
 #include "text/detok.h"
 #include "text/stops.h"
 
-/* The first 64 bytes, and the few that are not sent yet, are all that a plain token touches. */
+/* A plain token touches only the first 64 bytes, and the few bytes that are not sent yet. */
 typedef struct tp_text {
     _Alignas(64) uint8_t *buffer; /* text that is not sent yet; TP_WORD_SHORT bytes at least */
     tp_stops *stops;              /* NULL: none */
-    uint64_t stop_first;          /* theirs, or 0 */
+    uint64_t stop_first;          /* stops->first, or 0 */
     uint32_t len, capacity;
-    uint32_t ready;   /* so much of it may be sent: the rest may turn out to begin a stop */
+    uint32_t ready;   /* bytes that may be sent: the rest may be the first part of a stop */
     uint32_t offset;  /* bytes of text that were sent */
-    uint32_t charged; /* how much of ready its client's account has */
+    uint32_t charged; /* how many of the ready bytes are on the client's account */
     uint32_t state;   /* of stops */
     tp_detok detok;
     uint8_t include_stop; /* a stop string, or the text of a stop token, is part of the text */
     uint8_t ended;
 
-    /* ---- */
-    _Alignas(64) uint8_t few[48]; /* the buffer, until that is too small */
+    /* The second cache line. */
+    _Alignas(64) uint8_t few[48]; /* the buffer, until it is too small */
     const tp_vocab *vocab;
     void *stream; /* of vocab->foreign */
 } tp_text;
 
 _Static_assert(offsetof(tp_text, few) == 64 && sizeof(tp_text) == 128, "two cache lines");
 
-typedef struct tp_text_wish {
+/* How a request wants its text. */
+typedef struct tp_text_options {
     uint8_t skip_special, spaces, include_stop;
     const uint8_t *stops; /* stop strings, one after another */
     const uint32_t *stop_sizes;
     uint32_t stop_count;
-    const int32_t *prompt; /* the last ids of the prompt, which are not shown */
+    const int32_t *prompt; /* the last token ids of the prompt, which are not shown */
     uint32_t prompt_count;
-    uint8_t prompt_cut; /* there were more before them */
-} tp_text_wish;
+    uint8_t prompt_cut; /* the prompt has more tokens before them */
+} tp_text_options;
 
-/* NULL: no memory, stops that tp_stops_init refuses, or a foreign decoder that fails. */
-tp_text *tp_text_new(const tp_vocab *vocab, const tp_text_wish *wish);
+/* NULL: there is no memory, tp_stops_init refuses the stops, or the foreign decoder failed. */
+tp_text *tp_text_new(const tp_vocab *vocab, const tp_text_options *options);
 void tp_text_free(tp_text *t);
 
-/* To go back to where it was before a token whose text is not shown. */
+/* A state to roll back to: the text of a stop token is not shown. */
 typedef struct tp_text_mark {
     void *stream;
     tp_detok detok;
     uint32_t len, state;
 } tp_text_mark;
 
-tp_result tp_text_here(const tp_text *t, tp_text_mark *mark);
-void tp_text_back(tp_text *t, tp_text_mark *mark);   /* uses the mark up */
-void tp_text_unmark(tp_text *t, tp_text_mark *mark); /* it is not needed */
+/* Marks the present state. Each mark is either rolled back to or dropped. */
+tp_result tp_text_set_mark(const tp_text *t, tp_text_mark *mark);
+void tp_text_roll_back(tp_text *t, tp_text_mark *mark);
+void tp_text_drop_mark(tp_text *t, tp_text_mark *mark);
 
-/* Reads a token. Where `counts`, *stop is the stop string that is complete with it, and the text
- * ends there; else -1. tp_text_settle must follow before anything is sent. */
+/* Reads a token. If `counts` and a stop string is complete, the text ends there and *stop is that string;
+ * else *stop is -1. The caller calls tp_text_settle before it sends anything. */
 tp_result tp_text_step(tp_text *t, int32_t token, int counts, int32_t *stop);
 
 static inline void tp_text_settle(tp_text *t) {
@@ -65,8 +67,8 @@ static inline void tp_text_settle(tp_text *t) {
     }
 }
 
-/* Reads a token that adds a few whole characters and ends no stop: nearly each one. 0: it is none
- * of these, or there is no room, and nothing happened. No step or settle is needed where it returns 1. */
+/* Reads a token that adds a few whole characters and ends no stop, as nearly all tokens do. 1: it is read,
+ * and needs no tp_text_settle. 0: it is another token, or there is no room; nothing has changed. */
 static inline int tp_text_plain(tp_text *t, const tp_vocab *v, int32_t token) {
     if ((uint32_t)token >= v->count || v->foreign != NULL) {
         return 0;
@@ -85,7 +87,7 @@ static inline int tp_text_plain(tp_text *t, const tp_vocab *v, int32_t token) {
         }
         held = tp_stops_held(t->stops, state);
     }
-    memcpy(t->buffer + t->len, word->text, TP_WORD_SHORT); /* more than it has costs less */
+    memcpy(t->buffer + t->len, word->text, TP_WORD_SHORT); /* a copy of constant size is faster */
     t->len += word->size;
     t->ready = t->len - held;
     t->state = state;
@@ -93,13 +95,13 @@ static inline int tp_text_plain(tp_text *t, const tp_vocab *v, int32_t token) {
     return 1;
 }
 
-/* No token follows: what was held back, and what never became a character, is text. */
+/* No token follows: held bytes, and bytes that did not become a character, are text now. */
 void tp_text_end(tp_text *t);
 
-/* What an end would bring, without ending. Returns how many bytes; written only if they have room. */
+/* Returns how many bytes tp_text_end would add, and writes them to `out` where they have room there. */
 size_t tp_text_tail(const tp_text *t, uint8_t *out, size_t room);
 
-/* Takes back everything that is not sent. */
+/* Drops all text that is not sent. */
 static inline void tp_text_forget(tp_text *t) {
     t->len = t->ready = t->charged = 0;
     t->ended = 1;
