@@ -81,7 +81,8 @@ class Timeouts(FrozenConfig, frozen=True):
 class Policies(FrozenConfig, frozen=True):
     """What follows where a process dies after its start, or falls silent.
 
-    `fail` ends the pipeline, or the server, with an error. All but `processor` is for `serve`.
+    `fail` ends the pipeline, or the server, with an error. `engine`, `worker`, `api` and
+    `lost_rank` are for `serve`.
     """
 
     engine: Literal["restart", "fail"] = "fail"
@@ -90,7 +91,7 @@ class Policies(FrozenConfig, frozen=True):
     api: Literal["restart", "fail"] = "restart"
     restarts: Annotated[int, Field(ge=1, le=1_000_000)] = 3  # of one process, within
     within_s: Seconds = 60.0
-    on_stuck: Literal["report", "kill"] = "report"  # past timeouts.stuck_s
+    on_stuck: Literal["report", "kill"] = "report"  # a process silent for timeouts.stuck_s
     lost_rank: Literal["move", "end"] = "move"  # its requests go on at another, or end
 
 

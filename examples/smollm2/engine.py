@@ -97,7 +97,7 @@ class Engine:
                     break
                 lane.send(plan)
         for died in self.children.poll():
-            raise StartupError(f"{died.child} ended with {died.reason}:\n{died.log_tail}")
+            raise StartupError(f"{died.child} {died.how}:\n{died.log_tail}")
 
     def serve(self, until: Callable[[], bool]) -> None:
         """Work until the fact holds."""

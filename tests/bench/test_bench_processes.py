@@ -31,7 +31,8 @@ def test_a_client_that_cannot_connect_is_named_with_its_log(tmp_path: Path) -> N
     with Supervisor(tmp_path) as children:
         made = processes(children, tmp_path, tmp_path / "nothing")
         made.start_clients([[]])
-        with pytest.raises(BenchFailed, match=r"bench\.client 0 .*ended too early with") as failed:
+        said = r"bench\.client 0 .* ended with exit code \d+, too early"
+        with pytest.raises(BenchFailed, match=said) as failed:
             eventually(lambda: ended(made), 20.0)
     assert str(tmp_path / "nothing") in str(failed.value)
 

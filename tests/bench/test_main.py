@@ -71,7 +71,7 @@ def running(base: Path) -> Iterator[Bench]:
     ("module", "number", "named"),
     [
         ("bench.worker", signal.SIGKILL, "bench.worker 0.0"),
-        ("bench.worker", signal.SIGTERM, "ended too early"),  # with status 0
+        ("bench.worker", signal.SIGTERM, "ended with exit code 0, too early"),
         ("bench.client", signal.SIGKILL, "bench.client 0"),
         ("processor", signal.SIGKILL, "processor 0 was lost"),
     ],

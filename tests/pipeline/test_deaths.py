@@ -90,9 +90,9 @@ def test_a_killed_processor_harms_the_requests_of_its_ranks_alone(
 @pytest.mark.parametrize(
     ("policies", "lives", "why"),
     [
-        ({}, 4, "dies again and again: 3 restarts within 60 s"),  # the first life and three more
-        ({"restarts": 1, "within_s": 30.0}, 2, "dies again and again: 1 restarts within 30 s"),
-        ({"processor": "fail"}, 1, "policies.processor: fail"),
+        ({}, 4, r"all 3 restart\(s\) within 60 s are used up"),  # the first life and three more
+        ({"restarts": 1, "within_s": 30.0}, 2, r"all 1 restart\(s\) within 30 s are used up"),
+        ({"processor": "fail"}, 1, "policies.processor is fail"),
     ],
 )
 def test_a_processor_is_given_up_by_the_policy_after_the_last_word(
@@ -107,11 +107,11 @@ def test_a_processor_is_given_up_by_the_policy_after_the_last_word(
                 events += pipe.poll()
         assert not any(isinstance(e, ProcessorUp) for e in events)
         for call in (pipe.poll, pipe.wait):
-            with pytest.raises(ProcessorFailed, match=rf"{why}.*SIGKILL"):
+            with pytest.raises(ProcessorFailed, match=rf"died by SIGKILL; .*{why}"):
                 call()
 
 
-def test_a_processor_that_cannot_be_understood_is_put_down_and_replaced(runtime_dir: Path) -> None:
+def test_a_processor_whose_reports_cannot_be_read_is_killed_and_replaced(runtime_dir: Path) -> None:
     with Pipeline(Topology(runtime_dir=runtime_dir)) as pipe:
         first = pipe.processor_pids[0]
         pipe._parts.processors._links[0].trouble = "its reports cannot be read: a test says so"
@@ -120,8 +120,73 @@ def test_a_processor_that_cannot_be_understood_is_put_down_and_replaced(runtime_
             assert pipe.wait(5.0)
             events += pipe.poll()
         (lost,) = [e for e in events if isinstance(e, ProcessorLost)]
-        assert "was put down: its reports cannot be read" in lost.reason
+        assert "was killed, because its reports cannot be read" in lost.reason
         assert pipe.processor_pids[0] != first and not psutil.pid_exists(first)
+
+
+HELD = """
+import pathlib, sys, time
+if "tokenpipe.processor" in getattr(sys, "orig_argv", ()):
+    lived = pathlib.Path(__file__).with_name("lived")
+    if lived.exists():
+        while not lived.with_name("go").exists():
+            time.sleep(0.01)
+    lived.touch()
+"""
+
+
+def lost_and_up(pipe: Pipeline) -> ProcessorLost:
+    """Wait for the next loss of a processor, and for its new start."""
+    events: list[Event] = []
+    deadline = time.monotonic() + 30.0
+    while not any(isinstance(e, ProcessorUp) for e in events):
+        assert time.monotonic() < deadline, events
+        pipe.wait(1.0)
+        events += pipe.poll()
+    (lost,) = [e for e in events if isinstance(e, ProcessorLost)]
+    return lost
+
+
+def test_a_processor_that_is_started_again_and_late_is_killed_and_replaced(
+    runtime_dir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "sitecustomize.py").write_text(HELD)
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    topology = Topology(runtime_dir=runtime_dir, timeouts={"startup_s": 5.0})
+    with Pipeline(topology) as pipe:
+        os.kill(pipe.processor_pids[0], signal.SIGKILL)
+        assert "died by SIGKILL" in lost_and_up(pipe).reason
+        assert pipe.problems() == {"processor 0": "not ready yet; phase: starting its interpreter"}
+        (tmp_path / "go").touch()  # for the life after the next
+        os.kill(pipe.processor_pids[0], signal.SIGSTOP)
+        lost = lost_and_up(pipe)
+        assert "was killed, because it was not ready " in lost.reason
+        assert eventually(lambda: pipe.poll() == [] and pipe.problems() == {})
+
+
+def test_a_silent_processor_is_named_and_where_told_so_killed(
+    runtime_dir: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    for on_stuck in ("report", "kill"):
+        topology = Topology(
+            runtime_dir=runtime_dir,
+            timeouts={"stuck_s": 1.0},
+            policies={"on_stuck": on_stuck},
+        )
+        with Pipeline(topology) as pipe:
+            (pid,) = pipe.processor_pids
+            os.kill(pid, signal.SIGSTOP)
+            if on_stuck == "report":
+                assert eventually(lambda it=pipe: "processor 0" in it.problems())  # type: ignore[misc]
+                assert pipe.problems()["processor 0"].startswith("no sign of life for ")
+                os.kill(pid, signal.SIGCONT)
+                assert eventually(lambda it=pipe: it.problems() == {})  # type: ignore[misc]
+                assert pipe.processor_pids == [pid]
+            else:
+                lost = lost_and_up(pipe)
+                assert "was killed, because it gave no sign of life for " in lost.reason
+    said = [record.message for record in caplog.records if "; restart 1 of 3 " in record.message]
+    assert len(said) == 1 and "; 0 request(s) end with an error; its log is empty" in said[0]
 
 
 def test_a_processor_whose_log_was_rotated_away_is_reported_and_replaced(
@@ -137,7 +202,7 @@ def test_a_processor_whose_log_was_rotated_away_is_reported_and_replaced(
                 assert pipe.wait(10.0)
                 events += pipe.poll()
             (lost,) = [e for e in events if isinstance(e, ProcessorLost)]
-            assert "signal SIGKILL" in lost.reason and "(its log is gone)" in lost.reason
+            assert "died by SIGKILL" in lost.reason and "(its log is gone)" in lost.reason
             assert (logs / "processor-0.log").exists()  # a new one
 
 

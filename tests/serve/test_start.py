@@ -105,7 +105,7 @@ def test_pre_fork_manager_is_imported_for_several_only(flavour: str, gunicorn: b
         pytest.param("no_such_module:make", [], "no module no_such_module", marks=soak),
         ("engine_of_test:no_model", ["--engine-arg", "path=/models/none"], "/models/none"),
         pytest.param("engine_of_test:silent", [], "exit code 9", marks=soak),
-        ("engine_of_test:killed", [], "signal SIGKILL"),
+        ("engine_of_test:killed", [], "died by SIGKILL"),
     ],
 )
 def test_engine_that_cannot_be_made_ends_the_start(

@@ -25,6 +25,17 @@ while True:
     select.select([], [], [], 0.05)
     notifier.watchdog()
 """
+BUSY_START = """
+import signal, sys, time
+from tokenpipe.notify import Notifier
+notifier = Notifier.inherited()
+notifier.phase("compiling kernels")
+end = time.monotonic() + float(sys.argv[1])
+while time.monotonic() < end:
+    pass
+notifier.ready()
+signal.pause()
+"""
 
 
 @pytest.fixture

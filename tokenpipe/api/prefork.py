@@ -23,7 +23,7 @@ from uvicorn_worker import UvicornWorker
 from tokenpipe.errors import TokenpipeError
 from tokenpipe.logs import set_up_logs
 from tokenpipe.notify import set_title
-from tokenpipe.supervisor import Budget
+from tokenpipe.supervisor import GiveUp, RestartPolicy
 
 from .app import make_app
 from .server import CLOSE_S, DrainingServer, make_config
@@ -32,8 +32,9 @@ from .settings import Settings
 
 PR_SET_PDEATHSIG = 1
 SPARE_S = CLOSE_S + 1.0  # of the manager's patience, past that of the workers
+_log = logging.getLogger("tokenpipe.serve")
 _settings: list[Settings] = []  # the manager's; a worker inherits it by its fork
-_budget: list[Budget] = []  # of its workers, all together
+_restarts: list[RestartPolicy] = []  # of its workers, counted together
 
 
 class ApiWorker(UvicornWorker):  # type: ignore[misc]
@@ -63,8 +64,8 @@ class ApiWorker(UvicornWorker):  # type: ignore[misc]
 def run(settings: Settings) -> int:
     """Serve until told to stop; return the exit status."""
     _settings[:] = [settings]
-    policies, workers = settings.topology.policies, settings.topology.api.workers
-    _budget[:] = [Budget(policies.restarts * workers, policies.within_s)]
+    topology = settings.topology
+    _restarts[:] = [RestartPolicy.of(topology.policies, topology.api.workers)]
     _Manager(settings).run()  # ends by SystemExit
     return 0
 
@@ -139,13 +140,9 @@ def _child_exit(arbiter: Arbiter, worker: Worker) -> None:
     settings.notifier.left(worker.pid)
     if not arbiter.LISTENERS:
         return  # it stops, and this worker was told to end
-    policies = settings.topology.policies
-    if policies.api == "fail":
-        why = "policies.api: fail"
-    elif _budget[0].take("worker", time.monotonic()):
-        return
-    else:
-        why = f"they were started again too often: {_budget[0]}"
-    said = f"API worker {worker.age} (pid {worker.pid}) died ({why})"
-    settings.notifier.failed(said)
-    raise HaltServer(said)
+    verdict = _restarts[0].died("api", "the workers", time.monotonic())
+    what = f"API worker {worker.age} (pid {worker.pid}) died; {verdict}"
+    if isinstance(verdict, GiveUp):
+        settings.notifier.failed(what)
+        raise HaltServer(what)
+    _log.error("%s", what)

@@ -48,8 +48,8 @@ class BenchProcesses:
         for died in self._supervisor.poll():
             early = not self._may_end(died.child)
             if died.returncode != 0 or early:
-                when = " too early" if early else ""
-                raise BenchFailed(f"{died.child} ended{when} with {died.reason}:\n{died.log_tail}")
+                when = ", too early" if early else ""
+                raise BenchFailed(f"{died.child} {died.how}{when}; {died.last_words}")
 
     def worker_reports(self) -> list[dict[str, Any]]:
         """Return what each worker wrote before it ended."""

@@ -7,19 +7,19 @@ import logging
 import time
 from collections.abc import Iterable
 from pathlib import Path
-from signal import SIGKILL
 from types import TracebackType
 
 from typing_extensions import Self
 
 from tokenpipe.errors import StartupError, TokenpipeError
-from tokenpipe.events import Event, Mismatch, ProcessorLost, ProcessorUp, RankLost, RankUp
+from tokenpipe.events import Event, Mismatch, RankLost, RankUp, Rescheduled
 from tokenpipe.instance import HEALTH_S, Health, HealthWriter
 from tokenpipe.logs import RateLimit
 from tokenpipe.notify import Notifier
 from tokenpipe.pipeline import Pipeline
-from tokenpipe.supervisor import Budget, Child, ChildSpec, Died, Supervisor
+from tokenpipe.supervisor import Child, ChildSpec, KeptChildren, Supervisor
 from tokenpipe.topology import Topology
+from tokenpipe.types import RescheduleReason
 from tokenpipe.worker import EngineSpec
 
 from .model_cards import ModelCards
@@ -32,7 +32,7 @@ _log = logging.getLogger("tokenpipe.engine")
 
 
 class WorkerFailed(TokenpipeError):
-    """A worker died and is not started again; says which, how, and its last words."""
+    """A worker died and is not started again; says which, how, why, and its last words."""
 
 
 class EngineHost:
@@ -51,14 +51,12 @@ class EngineHost:
         notifier.phase("starting its processors")
         self.pipe = Pipeline(topology, model_card=None)
         self._workers = Supervisor(self.pipe.log_dir, keep_logs=topology.log_dir is not None)
+        self._kept = KeptChildren(self._workers, topology, WorkerFailed, _log)
         self._health = HealthWriter(Path(self.pipe.endpoint))
         ranks = [f"{dp}.{tp}" for dp, tp in topology.workers]
         self._model_cards = ModelCards(ranks, self.pipe.set_model_card)
-        self._budget = Budget(topology.policies.restarts, topology.policies.within_s)
-        self._starting: dict[Child, float] = {}  # those started again, with their deadlines
         self._up: set[int] = set()
-        self._processors_lost: dict[str, str] = {}
-        self._silent: set[str] = set()  # reported already
+        self._handed_back = 0  # requests of a rank whose loss is being reported
         self._watch_at = 0.0
         self._limit = RateLimit(10.0, time.monotonic)
         self._lockstep = topology.tensor_parallel_size > 1
@@ -81,7 +79,7 @@ class EngineHost:
         """Start every worker and wait until all ranks are up; StartupError names who is not."""
         pending = {}
         for dp, tp in self.topology.workers:
-            child = self._start_worker(f"{dp}.{tp}")
+            child = self._kept.start(self._worker(dp, tp))
             pending[child] = lambda child=child, dp=dp: self._missing(child, dp)
         left = max(0.0, deadline - time.monotonic())
         self._notifier.phase(f"waiting for {len(pending)} worker(s)")
@@ -103,7 +101,8 @@ class EngineHost:
         while not self.stopping:
             self._turn(LOCKSTEP_WAIT_S if self._lockstep and not self.scheduler.idle else TURN_S)
             for died in self._workers.poll():
-                self._worker_died(died)
+                self._kept.died(died)
+                self._kept.start_again(died.child.spec)
             self._look_around()
 
     def close(self) -> None:
@@ -162,17 +161,21 @@ class EngineHost:
                 case RankUp(dp_rank):
                     self._up.add(dp_rank)
                     self._hear_model_cards()  # before the rank gets its first request
-                    _log.info("rank is up", extra={"fields": {"dp": dp_rank}})
+                    _log.info("rank %d is up", dp_rank, extra={"fields": {"dp": dp_rank}})
+                case Rescheduled(reason=RescheduleReason.RANK_LOST):
+                    self._handed_back += 1  # these events come before that of their rank
                 case RankLost(dp_rank, reason):
                     self._up.discard(dp_rank)
                     self._watch_at = 0.0  # written down in this very turn
-                    _log.warning("rank is lost: %s", reason, extra={"fields": {"dp": dp_rank}})
-                case ProcessorLost(index, reason):
-                    _log.error("processor %d is lost: %s", index, reason)
+                    self._rank_lost(dp_rank, reason)
                 case Mismatch():
                     self._limit.log(_log, logging.ERROR, "mismatch", f"ranks differ: {event}")
-                case ProcessorUp(index):
-                    _log.info("processor %d was started again", index)
+
+    def _rank_lost(self, dp_rank: int, reason: str) -> None:
+        follows = "are rescheduled" if self.topology.policies.lost_rank == "move" else "end"
+        what = f"rank {dp_rank} is lost: {reason}; {self._handed_back} request(s) {follows}"
+        self._handed_back = 0
+        _log.warning("%s", what, extra={"fields": {"dp": dp_rank}})
 
     def _hear_model_cards(self) -> None:
         try:
@@ -183,50 +186,21 @@ class EngineHost:
 
     # --- workers ---
 
-    def _start_worker(self, rank: str) -> Child:
-        dp, tp = rank.split(".")
-        args = ["--endpoint", self.endpoint, "--dp", dp, "--tp", tp, "--engine", self._spec.target]
+    def _worker(self, dp: int, tp: int) -> ChildSpec:
+        args = ["--endpoint", self.endpoint, "--dp", str(dp), "--tp", str(tp)]
+        args += ["--engine", self._spec.target]
         args += ["--arguments", json.dumps(dict(self._spec.arguments))]
-        return self._workers.start(ChildSpec("worker", rank, "tokenpipe.worker", tuple(args)))
-
-    def _worker_died(self, died: Died) -> None:
-        self._starting.pop(died.child, None)
-        _log.error("%s", died)
-        if self.topology.policies.worker == "fail":
-            raise WorkerFailed(f"{died} (policies.worker: fail)")
-        if not self._budget.take(died.child.spec.rank, time.monotonic()):
-            raise WorkerFailed(f"{died}\nIt was started again too often: {self._budget}")
-        child = self._start_worker(died.child.spec.rank)
-        self._starting[child] = time.monotonic() + self.topology.timeouts.startup_s
+        return ChildSpec("worker", f"{dp}.{tp}", "tokenpipe.worker", tuple(args))
 
     def _look_around(self) -> None:
-        """See who is late, silent or down, and write it down."""
+        """See which processes are late, silent or down, and write it down."""
         now = time.monotonic()
         if now < self._watch_at:
             return
         self._watch_at = now + HEALTH_S
         self._hear_model_cards()
-        problems: dict[str, str] = {}
-        stuck = self._workers.stuck(self._stuck_s)
-        silent = [(f"worker {child.spec.rank}", seconds) for child, seconds in stuck]
-        silent += self.pipe.stuck(self._stuck_s)
-        for name, seconds in silent:
-            problems[name] = f"no sign of life for {seconds:.0f} s"
-            if name not in self._silent:
-                _log.error("%s gave no sign of life for %.0f s", name, seconds)
-        self._silent = {name for name, _ in silent}
-        if self.topology.policies.on_stuck == "kill":
-            for child, _ in stuck:
-                child.kill_silent(now, self._stuck_s)
-        for child, deadline in list(self._starting.items()):
-            phase = child.missing()
-            if phase is None:
-                del self._starting[child]
-            elif now > deadline:
-                _log.error("%s is not ready in time; phase: %s", child, phase)
-                child.signal(SIGKILL)
-            else:
-                problems[f"worker {child.spec.rank}"] = f"starting again: {phase}"
+        self._kept.look()
+        problems = {**self._kept.problems, **self.pipe.problems()}
         for dp in set(range(self.topology.data_parallel_size)) - self._up:
             problems[f"rank {dp}"] = "is down"
         scheduler = self.scheduler
@@ -239,10 +213,6 @@ class EngineHost:
         except OSError as error:
             said = f"its status cannot be written to {self.endpoint}: {error.strerror}"
             self._limit.log(_log, logging.ERROR, "status", f"{said}; it serves on")
-
-    @property
-    def _stuck_s(self) -> float:
-        return self.topology.timeouts.stuck_s
 
 
 def start_host(

@@ -12,7 +12,7 @@ from types import TracebackType
 from typing_extensions import Self
 
 from tokenpipe.errors import LaneClosed, ProcessorFailed, StartupError, TokenpipeError, afresh
-from tokenpipe.events import Event, ProcessorLost, ProcessorUp, RankLost, RankUp
+from tokenpipe.events import Event, Finished, ProcessorLost, ProcessorUp, RankLost, RankUp
 from tokenpipe.instance import ForkGuard, ModelCard, write_model_card
 from tokenpipe.postprocess import check_tokenizer
 from tokenpipe.topology import Topology
@@ -106,10 +106,9 @@ class Pipeline:
             return [os.getpid()]
         return [child.pid for child in self._parts.pool.children.values()]
 
-    def stuck(self, after_s: float) -> list[tuple[str, float]]:
-        """Name the processors that gave no sign of life for so long, with the seconds."""
-        silent = self._parts.supervisor.stuck(after_s)
-        return [(f"processor {child.spec.rank}", seconds) for child, seconds in silent]
+    def problems(self) -> dict[str, str]:
+        """Name the processors that are late or silent, with the reason; empty is good."""
+        return self._parts.pool.problems
 
     def fileno(self) -> int:
         """Return a descriptor that is readable when `poll` may have something.
@@ -317,13 +316,17 @@ class Pipeline:
     def _processor_died(self, death: Death) -> None:
         self._events.append(ProcessorLost(death.processor, death.reason))
         error = f"processor {death.processor} was lost: {death.reason}"
-        self._events += self._outcomes.processor_lost(death.ranks, error)
+        ends = list(self._outcomes.processor_lost(death.ranks, error))
+        self._events += ends
         for dp_rank in death.ranks:
             if self._incarnations[dp_rank]:
                 self._report(RankClosed(dp_rank, f"processor {death.processor} was lost"))
-        ranks = [OpenRank(dp, self._book.floors(dp)) for dp in death.ranks]
+        commands: list[Message] = [OpenRank(dp, self._book.floors(dp)) for dp in death.ranks]
+        commands += self._parts.clients.present()
+        ended = sum(isinstance(event, Finished) for event in ends)
+        also = f"{ended} request(s) end with an error"
         try:
-            self._parts.processors.replace(death, [*ranks, *self._parts.clients.present()])
+            self._parts.processors.replace(death, commands, also)
         except (ProcessorFailed, StartupError) as failure:
             self._failure = failure
         else:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Callable
 from contextlib import ExitStack
 
+from tokenpipe.errors import ProcessorFailed
 from tokenpipe.instance import Instance, RoleLock, command_lane, report_lane
 from tokenpipe.processor import CONTROL_BYTES, ProcessorService
-from tokenpipe.supervisor import Budget, Child, ChildSpec, Supervisor
+from tokenpipe.supervisor import Child, ChildSpec, KeptChildren, Supervisor
 from tokenpipe.topology import Topology
 from tokenpipe.transport import (
     LaneReceiver,
@@ -23,6 +25,9 @@ from tokenpipe.transport import (
 )
 
 from .links import ProcessorLink
+
+LOOK_S = 0.5  # between two looks at how the processes are
+_log = logging.getLogger("tokenpipe.pipeline")
 
 
 class Pool:
@@ -42,12 +47,11 @@ class Pool:
         self.services: list[ProcessorService] = []
         self.children: dict[int, Child] = {}
         self._claims: list[RoleLock] = []  # of inline processors
-        self._policies = topology.policies
-        self._budget = Budget(self._policies.restarts, self._policies.within_s)
+        self._kept = KeptChildren(supervisor, topology, ProcessorFailed, _log, clock)
+        self._look_at = float("inf") if self.inline else 0.0
         self._instance = instance
         self._topology = topology
         self._me = me
-        self._supervisor = supervisor
         self._waiter = waiter
         self._clock = clock
 
@@ -55,6 +59,31 @@ class Pool:
         """Start processor `index` and return the link to it, not yet ready."""
         if self.inline:
             return self._start_inline(index)
+        return self._start_process(index, self._kept.start)
+
+    def start_again(self, index: int, also: str) -> ProcessorLink:
+        """Start a processor that died, as the policies say; its death is logged with `also`.
+
+        Raises ProcessorFailed where it is not started again, LaneError where the instance's
+        directory is gone.
+        """
+        died = self.children[index].died
+        assert died is not None, f"processor {index} lives"
+        self._kept.died(died, also)
+        return self._start_process(index, self._kept.start_again)
+
+    def _start_process(self, index: int, start: Callable[[ChildSpec], Child]) -> ProcessorLink:
+        link = self._link(index, *self._open_lanes(index))
+        arguments = ("--endpoint", str(self._instance.directory), "--index", str(index))
+        try:
+            spec = ChildSpec("processor", str(index), "tokenpipe.processor", arguments)
+            self.children[index] = start(spec)
+        except BaseException:
+            link.close(0.0)
+            raise
+        return link
+
+    def _open_lanes(self, index: int) -> tuple[LaneSender, LaneReceiver]:
         to = Role("processor", str(index))
         with ExitStack() as undoing:  # where the directory is gone
             commands = open_sender(
@@ -77,30 +106,30 @@ class Pool:
                 clock=self._clock,
             )
             undoing.pop_all()
-        link = self._link(index, commands, reports)
-        try:
-            self.children[index] = self._supervisor.start(
-                ChildSpec(
-                    role="processor",
-                    rank=str(index),
-                    module="tokenpipe.processor",
-                    args=("--endpoint", str(self._instance.directory), "--index", str(index)),
-                )
-            )
-        except BaseException:
-            link.close(0.0)
-            raise
-        return link
+        return commands, reports
+
+    @property
+    def problems(self) -> dict[str, str]:
+        """What is wrong with the processes now: `{"processor 0": "no sign of life for 12 s"}`."""
+        self._look()
+        return self._kept.problems
 
     @property
     def next_deadline(self) -> float:
         """When `turn` is due next without anything having come."""
-        return min((service.next_deadline for service in self.services), default=float("inf"))
+        return min((service.next_deadline for service in self.services), default=self._look_at)
 
     def turn(self) -> None:
-        """Have the inline processors do what there is to do."""
+        """Have the inline processors do what there is to do; kill late or silent processes."""
         for service in self.services:
             service.turn(0.0)
+        if self._clock() >= self._look_at:
+            self._look()
+
+    def _look(self) -> None:
+        if not self.inline:
+            self._look_at = self._clock() + LOOK_S
+            self._kept.look()
 
     def close(self, end: float) -> None:
         """End the inline processors by the time `end`."""
@@ -110,14 +139,6 @@ class Pool:
             service.close(max(0.0, end - self._clock()))
         for claim in self._claims:
             claim.release()
-
-    def refusal(self, index: int) -> str | None:
-        """Say why a dead processor is not started again; None takes one restart and allows it."""
-        if self._policies.processor == "fail":
-            return "policies.processor: fail"
-        if self._budget.take(str(index), self._clock()):
-            return None
-        return f"it dies again and again: {self._budget}"
 
     def _link(self, index: int, commands: LaneSender, reports: LaneReceiver) -> ProcessorLink:
         ranks = self._topology.ranks_of(index)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 from tokenpipe.errors import LaneError, ProcessorFailed, StartupError
-from tokenpipe.supervisor import Died, Supervisor
+from tokenpipe.supervisor import Supervisor
 from tokenpipe.topology import Topology
 from tokenpipe.wire import Message
 
@@ -79,42 +79,37 @@ class Processors:
         """Return who died, each once, when its last report was read."""
         for died in self._supervisor.poll():
             if self._starting:
-                raise StartupError(f"{_story(died)} before it was ready")
-            self._links[int(died.child.spec.rank)].died(_story(died))
+                what = f"{died.child} {died.how} before it was ready"
+                raise StartupError(f"{what}; {died.last_words}")
+            self._links[int(died.child.spec.rank)].died(str(died))
         for link in self._links:
             if link.trouble and not link.death:
-                self._put_down(link)
+                self._kill(link)
         dead = [link for link in self._links if link.exhausted and not link.closed]
         for link in dead:
             link.close(0.0)
         return [Death(link.index, link.ranks, link.death) for link in dead]
 
-    def _put_down(self, link: ProcessorLink) -> None:
-        """End a processor that cannot be understood: a new one can."""
+    def _kill(self, link: ProcessorLink) -> None:
+        """Kill a processor whose reports cannot be read; another takes its place."""
         if self._pool.inline:
             raise LaneError(f"processor {link.index}: {link.trouble}")
-        child = self._pool.children[link.index]
-        self._supervisor.stop(0.0, [child])
-        link.died(f"{child} was put down: {link.trouble}")
+        self._pool.children[link.index].kill(link.trouble)
 
-    def replace(self, death: Death, commands: Sequence[Message]) -> None:
-        """Start a dead processor anew and send it `commands`.
+    def replace(self, death: Death, commands: Sequence[Message], also: str) -> None:
+        """Start a dead processor anew and send it `commands`; its death is logged with `also`.
 
         ProcessorFailed: by the policy, or because the instance's directory was removed.
         """
-        refusal = self._pool.refusal(death.processor)
-        if refusal is not None:
-            raise ProcessorFailed(
-                f"processor {death.processor} was lost ({refusal}): {death.reason}"
-            )
         try:
-            self._links[death.processor] = self._pool.start(death.processor)
+            link = self._pool.start_again(death.processor, also)
         except LaneError as error:
             raise ProcessorFailed(
                 f"processor {death.processor} was lost and cannot be started again ({error}): "
                 f"{death.reason}"
             ) from error
-        self._links[death.processor].dispatch(commands)
+        self._links[death.processor] = link
+        link.dispatch(commands)
 
     def close(self, end: float) -> None:
         """Tell every processor to finish by the time `end`."""
@@ -122,8 +117,3 @@ class Processors:
             # Inline, this very thread would have to answer: no word is waited for.
             link.close(0.0 if self._pool.inline else max(0.0, end - self._clock()))
         self._pool.close(end)
-
-
-def _story(died: Died) -> str:
-    tail = f"; its log ends:\n{died.log_tail}" if died.log_tail.strip() else ""
-    return f"{died.child} ended with {died.reason}{tail}"

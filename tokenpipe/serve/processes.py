@@ -14,7 +14,7 @@ from signal import SIGKILL, SIGTERM
 from tokenpipe.errors import TokenpipeError
 from tokenpipe.instance import Reservation, default_base, sweep
 from tokenpipe.layout import layout_of
-from tokenpipe.supervisor import Budget, Child, ChildSpec, Died, Supervisor
+from tokenpipe.supervisor import ChildSpec, KeptChildren, Supervisor
 from tokenpipe.topology import Topology
 
 from .binding import bind
@@ -86,14 +86,12 @@ class Household:
         self._topology = place.topology
         self._reservation = place.reservation
         self._specs = {spec.role: spec for spec in specs}
-        policies = place.topology.policies
-        self._budget = Budget(policies.restarts, policies.within_s)
-        self._starting: dict[Child, float] = {}  # those started again, with their deadlines
-        self._silent: set[int] = set()
+        self._kept = KeptChildren(place.children, place.topology, ServerFailed, _log)
 
     def start(self, deadline: float) -> None:
         """Start all, side by side: long imports of one pass while another starts."""
-        self._first = [self._start(spec, deadline) for spec in self._specs.values()]
+        specs = self._specs.values()
+        self._first = [self._kept.start(_with_deadline(spec, deadline)) for spec in specs]
 
     def wait_ready(self, deadline: float) -> bool:
         """Wait until all are ready; False where a signal came first. Raises StartupError."""
@@ -110,45 +108,18 @@ class Household:
             return False
         return True
 
-    def _start(self, spec: ChildSpec, deadline: float) -> Child:
-        args = (*spec.args, "--deadline", f"{deadline:.3f}")
-        return self.children.start(replace(spec, args=args))
-
     def look(self) -> None:
-        """Act on who died, is late or silent. Raises ServerFailed where the policy gives up."""
+        """Act on deaths, and on children that are late or silent. Raises ServerFailed."""
         for died in self.children.poll():
-            self._died(died)
-        now = time.monotonic()
-        stuck_s = self._topology.timeouts.stuck_s
-        stuck = self.children.stuck(stuck_s)
-        for child, seconds in stuck:
-            if child.pid not in self._silent:
-                _log.error("%s gave no sign of life for %.0f s", child, seconds)
-            if self._topology.policies.on_stuck == "kill":
-                child.kill_silent(now, stuck_s)
-        self._silent = {child.pid for child, _ in stuck}
-        for child, deadline in list(self._starting.items()):
-            phase = child.missing()
-            if phase is None:
-                _log.info("%s is back", child)
-                del self._starting[child]
-            elif now > deadline + OWN_WORD_S:
-                _log.error("%s is not ready in time; phase: %s", child, phase)
-                child.signal(SIGKILL)
+            self._kept.died(died)
+            self._start_again(died.child.spec.role)
+        self._kept.look()
 
-    def _died(self, died: Died) -> None:
-        self._starting.pop(died.child, None)
-        _log.error("%s", died)
-        role = died.child.spec.role
-        policies = self._topology.policies
-        if (policies.engine if role == "engine" else policies.api) == "fail":
-            raise ServerFailed(f"{died} (policies.{role}: fail)")
-        if not self._budget.take(role, time.monotonic()):
-            raise ServerFailed(f"{died}\nIt was started again too often: {self._budget}")
+    def _start_again(self, role: str) -> None:
         if role == "engine":
             self._reservation.clear()
         deadline = time.monotonic() + self._topology.timeouts.startup_s
-        self._starting[self._start(self._specs[role], deadline)] = deadline
+        self._kept.start(_with_deadline(self._specs[role], deadline), deadline + OWN_WORD_S)
 
     def end(self, role: str, timeout_s: float) -> None:
         """Ask a role to end, at the deadline make it. Raises Interrupted by a second signal."""
@@ -167,10 +138,14 @@ class Household:
                 if died.child not in children or died.returncode != 0:
                     _log.error("%s", died)
         for died in self.children.stop(0.0, children):
-            _log.error("%s did not end in time", died.child)
+            _log.error("%s did not end within %g s; it was killed", died.child, timeout_s)
 
     def kill(self) -> None:
-        """End everybody now."""
+        """Kill all children now."""
         for child in self.children.living:
             child.signal(SIGKILL)
-        _log.warning("ended at once by a second signal")
+        _log.warning("all processes are killed, because a second signal came")
+
+
+def _with_deadline(spec: ChildSpec, deadline: float) -> ChildSpec:
+    return replace(spec, args=(*spec.args, "--deadline", f"{deadline:.3f}"))

@@ -14,11 +14,10 @@ from typing import NamedTuple
 
 from tokenpipe.notify import NOTIFY_VARIABLE
 
+from .child_log import ChildLog
 from .death_pipe import DeathPipe
 from .notify_reader import NotifyReader
 
-TAIL_BYTES = 4096
-TAIL_LINES = 20
 _SIGNALS = {number.value: number.name for number in signal.Signals}
 
 
@@ -26,8 +25,8 @@ _SIGNALS = {number.value: number.name for number in signal.Signals}
 class ChildSpec:
     """What to run: `python -m module *args`, with `env` on top of our environment.
 
-    `fds` are descriptors that it inherits under their own numbers. It is ready when as many of its
-    processes (itself, or forks of it) have said so as `processes`.
+    The child inherits the descriptors `fds` under their own numbers. It is ready when as many of
+    its processes (itself, or forks of it) have said so as `processes`.
     """
 
     role: str
@@ -38,6 +37,11 @@ class ChildSpec:
     fds: tuple[int, ...] = ()
     processes: int = 1
 
+    @property
+    def name(self) -> str:
+        """Role and rank: `worker 0.1`. A child that is started again keeps it."""
+        return f"{self.role} {self.rank}"
+
 
 class Died(NamedTuple):
     """A child that ended. `returncode` is negative for a signal, as in subprocess."""
@@ -47,16 +51,23 @@ class Died(NamedTuple):
     log_tail: str
 
     @property
-    def reason(self) -> str:
-        """Say how it ended: `exit code 3` or `signal SIGKILL`."""
+    def how(self) -> str:
+        """Say how it ended: `ended with exit code 3`, `died by SIGKILL`, or why we killed it."""
         if self.returncode >= 0:
-            return f"exit code {self.returncode}"
-        return f"signal {_SIGNALS.get(-self.returncode, -self.returncode)}"
+            return f"ended with exit code {self.returncode}"
+        if self.child.kill_reason and self.returncode == -signal.SIGKILL:
+            return f"was killed, because {self.child.kill_reason}"
+        return f"died by {_SIGNALS.get(-self.returncode, f'signal {-self.returncode}')}"
+
+    @property
+    def last_words(self) -> str:
+        """Say why it ended in the child's own words; else quote the end of its log."""
+        if self.child.notify.failure.strip():
+            return f"it said:\n{self.child.notify.failure}"
+        return f"its log ends:\n{self.log_tail}" if self.log_tail.strip() else "its log is empty"
 
     def __str__(self) -> str:
-        words = self.child.notify.failure or self.log_tail
-        tail = f"; its last words:\n{words}" if words.strip() else "; it left no word"
-        return f"{self.child} ended with {self.reason}{tail}"
+        return f"{self.child} {self.how}; {self.last_words}"
 
 
 class Child:
@@ -64,10 +75,11 @@ class Child:
 
     def __init__(self, spec: ChildSpec, log_path: Path, now: float) -> None:
         self.spec = spec
-        self.log_path = log_path
         self.started = now
         self.died: Died | None = None
+        self.kill_reason = ""
         self.notify = NotifyReader(now)
+        self._log = ChildLog(log_path)
         self._death_pipe = DeathPipe()
         try:
             self._process = self._start()
@@ -81,10 +93,8 @@ class Child:
         self._death_pipe.arm(self.pid)
 
     def _start(self) -> subprocess.Popen[bytes]:
-        flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
-        log = os.open(self.log_path, flags | os.O_NOFOLLOW, 0o600)
+        log = self._log.open()
         try:
-            self._log_start = os.fstat(log).st_size  # an earlier life may have written before
             return subprocess.Popen(
                 [sys.executable, "-m", self.spec.module, *self.spec.args],
                 stdin=subprocess.DEVNULL,
@@ -101,7 +111,16 @@ class Child:
             os.close(log)
 
     def __str__(self) -> str:
-        return f"{self.spec.role} {self.spec.rank} (pid {self.pid})"
+        return f"{self.spec.name} (pid {self.pid})"
+
+    @property
+    def log_path(self) -> Path:
+        """The file that its stdout and stderr go to."""
+        return self._log.path
+
+    def log_tail(self) -> str:
+        """Return the last lines that this life has written, or why they cannot be read."""
+        return self._log.tail()
 
     def missing(self) -> str | None:
         """Return the phase that it is in on the way to ready, None once it is there."""
@@ -110,53 +129,35 @@ class Child:
             return None
         return f"{self.notify.phase} ({ready} of {wanted} ready)" if ready else self.notify.phase
 
-    def silence(self, now: float) -> float:
-        """Return seconds since the last sign of life of its most silent process, from ready on."""
-        return max((now - beat for beat in self.notify.last_sign.values()), default=0.0)
-
-    def kill_silent(self, now: float, after_s: float) -> None:
-        """Kill those of its processes that gave no sign of life for so long, itself or forks."""
-        for pid, beat in self.notify.last_sign.items():
-            if now - beat <= after_s:
-                continue
-            if pid == self.pid:
-                self.signal(signal.SIGKILL)
-                continue
-            with suppress(ProcessLookupError):
-                if os.getsid(pid) == self.pid:  # else the number is somebody else's by now
-                    os.kill(pid, signal.SIGKILL)
-
     def signal(self, number: signal.Signals) -> None:
         """Send a signal; one to a dead child is dropped."""
         if self.died is None:
             with suppress(ProcessLookupError):  # reaped by somebody else's wait
                 signal.pidfd_send_signal(self.pidfd, number)
 
+    def kill(self, reason: str) -> None:
+        """Kill it; its death is then reported with this reason."""
+        self.kill_reason = self.kill_reason or reason
+        self.signal(signal.SIGKILL)
+
+    def kill_fork(self, pid: int) -> None:
+        """Kill a process that was forked from it."""
+        with suppress(ProcessLookupError):
+            if os.getsid(pid) == self.pid:  # else the number is somebody else's by now
+                os.kill(pid, signal.SIGKILL)
+
     def reap(self) -> Died | None:
-        """Return how it ended, None while it lives; takes what it left in its session with it."""
+        """Return how it ended, None while it lives; what it left in its session is killed."""
         if self.died is None and self._ended():
             # The dead leader still holds the group's number, so this can hit nobody else.
             with suppress(ProcessLookupError):
                 os.killpg(self.pid, signal.SIGKILL)
             self.died = Died(self, self._process.wait(), self.log_tail())
-            self.notify.read(self.started)  # its last words
+            self.notify.read(self.started)  # what it said last
             self.notify.close()
             self._death_pipe.close()
             os.close(self.pidfd)
         return self.died
-
-    def log_tail(self) -> str:
-        """Return the last lines this life has written, or why they cannot be read."""
-        try:
-            with open(self.log_path, "rb") as log:
-                size = log.seek(0, os.SEEK_END)
-                log.seek(max(self._log_start, size - TAIL_BYTES))
-                text = log.read().decode("utf-8", "replace")
-        except FileNotFoundError:  # somebody rotates logs, or cleans up: no reason to lose a death
-            return "(its log is gone)"
-        except OSError as error:
-            return f"(its log cannot be read: {error.strerror})"
-        return "\n".join(text.splitlines()[-TAIL_LINES:])
 
     def _ended(self) -> bool:
         try:

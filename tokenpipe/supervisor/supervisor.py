@@ -1,4 +1,4 @@
-"""The policy over children: start, wait until ready, notice deaths, stop, leave nothing behind."""
+"""Own children: start them, wait until they are ready, notice deaths, stop them all."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from typing_extensions import Self
 from tokenpipe.errors import ConfigError, ForkError, StartupError
 
 from .child import Child, ChildSpec, Died
+from .startup_report import startup_report
 
 READY_POLL_S = 0.05
 PUMP_PAUSE_S = 0.005  # so that a pump that never waits is no busy loop
@@ -72,21 +73,22 @@ class Supervisor:
         return self._epoll.fileno()
 
     def poll(self, timeout_s: float = 0.0) -> list[Died]:
-        """Return who died since the last call, each once; waits for one up to `timeout_s`."""
+        """Return the deaths since the last call, each once; waits for one up to `timeout_s`."""
         self._check("poll")
         self._collect(0.0 if self._unreported else timeout_s)
         died, self._unreported = self._unreported, []
         return died
 
-    def stuck(self, after_s: float) -> list[tuple[Child, float]]:
-        """Return the ready children that gave no sign of life for so long, with the seconds."""
-        now = self._hear()
-        silent = ((child, child.silence(now)) for child in self._living.values())
-        return [(child, seconds) for child, seconds in silent if seconds > after_s]
+    def hear(self) -> float:
+        """Read the notifications of all living children; return the time."""
+        now = self._clock()
+        for child in self._living.values():
+            child.notify.read(now)
+        return now
 
     def facts(self) -> dict[str, dict[str, Any]]:
         """Return the facts that each living child has told until now, by the child's rank."""
-        self._hear()
+        self.hear()
         return {child.spec.rank: dict(child.notify.facts) for child in self._living.values()}
 
     def wait_ready(
@@ -107,20 +109,18 @@ class Supervisor:
         while True:
             # Deaths first, then the facts: a child that was ready and died is not ready.
             self._collect(0.0)
-            self._hear()
+            self.hear()
             missing = {child: child_missing() for child, child_missing in pending.items()}
             for child, phase in missing.items():
                 if child.died is not None:
-                    raise StartupError(self._story(child, child.died.reason, phase))
+                    raise StartupError(startup_report(child, child.died.how, phase, self._clock()))
             waiting = {child: phase for child, phase in missing.items() if phase is not None}
             if not waiting:
                 return
             left = deadline - self._clock()
             if left <= 0:
-                late = [
-                    self._story(c, f"not ready after {timeout_s:g} s", p)
-                    for c, p in waiting.items()
-                ]
+                what, now = f"not ready after {timeout_s:g} s", self._clock()
+                late = [startup_report(child, what, phase, now) for child, phase in waiting.items()]
                 raise StartupError("\n".join(late))
             if pump is None:
                 self._collect(min(left, READY_POLL_S))
@@ -152,7 +152,7 @@ class Supervisor:
         return ended
 
     def close(self, timeout_s: float = 5.0) -> None:
-        """Stop everybody and give up what was taken; a second call does nothing."""
+        """Stop all children and close what was opened; a second call does nothing."""
         if self._epoll.closed:
             return
         self.stop(timeout_s)
@@ -173,13 +173,6 @@ class Supervisor:
         trace: TracebackType | None,
     ) -> None:
         self.close()
-
-    def _hear(self) -> float:
-        """Read what the living have said of themselves; return the time."""
-        now = self._clock()
-        for child in self._living.values():
-            child.notify.read(now)
-        return now
 
     def _collect(self, timeout_s: float) -> None:
         for fd, _ in self._epoll.poll(timeout_s):
@@ -204,18 +197,6 @@ class Supervisor:
             else:
                 pump(min(left, READY_POLL_S))
                 self._collect(min(left, PUMP_PAUSE_S))
-
-    def _story(self, child: Child, what: str, phase: str | None) -> str:
-        now = self._clock()
-        age, since = now - child.started, now - child.notify.phase_since
-        lines = [f"{child}: {what}, {age:.1f} s after its start; phase: {phase or 'ready'}"]
-        if phase is not None and since < age - 0.1:
-            lines[0] += f", for {since:.1f} s"
-        if child.notify.failure:  # its own words say all that its log would
-            return "\n".join([*lines, *(f"  {line}" for line in child.notify.failure.splitlines())])
-        lines.append(f"  log {child.log_path}:")
-        lines += [f"  | {line}" for line in child.log_tail().splitlines()] or ["  | (nothing)"]
-        return "\n".join(lines)
 
     def _check(self, what: str) -> None:
         if os.getpid() != self._pid:

@@ -1,0 +1,37 @@
+"""One child's log file: its stdout and stderr, and the end of what this life has written."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+TAIL_BYTES = 4096
+TAIL_LINES = 20
+
+
+class ChildLog:
+    """A log file, of mode 0600, that each life of a child appends to."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._start = 0  # where this life begins
+
+    def open(self) -> int:
+        """Return a descriptor to append with; the caller closes it. OSError, also for a link."""
+        flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
+        descriptor = os.open(self.path, flags | os.O_NOFOLLOW, 0o600)
+        self._start = os.fstat(descriptor).st_size
+        return descriptor
+
+    def tail(self) -> str:
+        """Return the last lines that this life has written, or why they cannot be read."""
+        try:
+            with open(self.path, "rb") as log:
+                size = log.seek(0, os.SEEK_END)
+                log.seek(max(self._start, size - TAIL_BYTES))
+                text = log.read().decode("utf-8", "replace")
+        except FileNotFoundError:  # somebody moved it; the death is reported all the same
+            return "(its log is gone)"
+        except OSError as error:
+            return f"(its log cannot be read: {error.strerror})"
+        return "\n".join(text.splitlines()[-TAIL_LINES:])
