@@ -1,1 +1,1 @@
-"""Programs with one question each; README.md says which."""
+"""Programs that each answer one question; README.md lists them."""

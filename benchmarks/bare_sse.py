@@ -1,8 +1,8 @@
-"""The ceiling of bench_http: a bare Starlette app that streams chunks made beforehand.
+"""The upper limit for bench_http: a bare Starlette app that streams a constant chunk.
 
-One token a chunk, as many as a call's `max_tokens`; each chunk as long as a chunk of ours. Served
-by the same uvicorn, or gunicorn with uvicorn workers, with the same options as `serve`. With a rate
-all streams get their next chunk at the same moment, so many times a second.
+A chunk has one token and is as long as a chunk of tokenpipe's. A call gets `max_tokens` of them.
+The app runs on the same uvicorn as `serve`, or on gunicorn with uvicorn workers, with the same
+options. With a rate, all streams get their next chunk at the same moment.
 """
 
 from __future__ import annotations
@@ -39,14 +39,14 @@ CHUNK = (
 
 
 class Ticks:
-    """One clock for all streams of a process: `await ticks.next()` costs what any wake-up does."""
+    """One clock for all streams of a process. `await ticks.next()` costs one wake-up a stream."""
 
     def __init__(self) -> None:
         self.rate = 0.0
         self._waiting: asyncio.Future[None] | None = None
 
     def next(self) -> asyncio.Future[None]:
-        """Return what is done at the next tick."""
+        """Return a future that is done at the next tick."""
         loop = asyncio.get_running_loop()
         if self._waiting is None:
             self._waiting = loop.create_future()
@@ -63,7 +63,7 @@ ticks = Ticks()
 
 
 async def completions(request: Request) -> StreamingResponse:
-    """Stream as many chunks as the body asks for."""
+    """Stream `max_tokens` chunks."""
     tokens = (await request.json())["max_tokens"]
 
     async def chunks() -> AsyncIterator[bytes]:
@@ -80,41 +80,43 @@ async def completions(request: Request) -> StreamingResponse:
 app = Starlette(routes=[Route("/v1/completions", completions, methods=["POST"])])
 
 
-class Worker(UvicornWorker):  # type: ignore[misc]
-    """uvicorn as `serve` has it."""
+class BareWorker(UvicornWorker):  # type: ignore[misc]
+    """A gunicorn worker with the same uvicorn options as `serve`."""
 
     CONFIG_KWARGS = OPTIONS
 
 
-class Manager(BaseApplication):  # type: ignore[misc]
-    """gunicorn as `serve` has it."""
+class BareManager(BaseApplication):  # type: ignore[misc]
+    """gunicorn with the same options as `serve`."""
 
     def __init__(self, fd: int, workers: int) -> None:
-        self._given = {"bind": [f"fd://{fd}"], "workers": workers, "worker_class": Worker}
+        self._given = {"bind": [f"fd://{fd}"], "workers": workers, "worker_class": BareWorker}
         super().__init__()
 
     def load_config(self) -> None:
-        """Set what was given."""
+        """Set the options."""
         for name, value in {**self._given, "control_socket_disable": True, "timeout": 0}.items():
             self.cfg.set(name, value)
 
     def load(self) -> Any:
-        """Return the app."""
+        """Return the ASGI app."""
         return app
 
 
 def main(argv: Sequence[str]) -> int:
-    """Serve until SIGTERM; the port is printed."""
+    """Serve until SIGTERM. The URL is printed."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--workers", type=int, default=1)
-    parser.add_argument("--rate", type=float, default=0.0, help="chunks/s of a stream; 0: no limit")
+    parser.add_argument("--workers", type=int, default=1, help="server processes")
+    parser.add_argument(
+        "--rate", type=float, default=0.0, help="chunks/s of each stream; 0: no limit"
+    )
     args = parser.parse_args(argv)
     ticks.rate = args.rate
     sock = socket.create_server(("127.0.0.1", 0), backlog=2048)
     print(f"serving on http://127.0.0.1:{sock.getsockname()[1]};", flush=True)
     if args.workers > 1:
         os.set_inheritable(sock.fileno(), True)
-        Manager(sock.fileno(), args.workers).run()
+        BareManager(sock.fileno(), args.workers).run()
     else:
         uvicorn.Server(uvicorn.Config(app, **OPTIONS)).run(sockets=[sock])
     return 0

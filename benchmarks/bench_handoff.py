@@ -1,29 +1,30 @@
-"""Ask what a model runner costs the forward's thread: from "ids are sampled" to "next forward".
+"""Measure what a model runner costs the forward's thread.
 
-A model that computes for a while and returns ids it has, as numpy and as Paddle CPU tensors, at
-batch 256; a bare pyzmq send of as many bytes takes turns in the same process. To make the ids is
-the model's affair and not counted; what becomes of them is, the end of a tensor too. Then whole
-loops: the same steps published and thrown away, by turns, for the rate that the pipeline costs;
-"discarded" is from ids to the next forward where nothing is published.
+The hand-off is the time from sampled token ids to the next forward, at batch 256. The ids are numpy
+arrays, and then Paddle CPU tensors. A model computes for a while and returns ids that exist
+already. Making ids does not count; releasing them does. A bare pyzmq send of as many bytes is timed
+in the same thread, by turns.
 
-The forward's thread has one core to itself, all else has the others: processor, client, engine and
-the threads of the worker's own sockets. A thread begins on the core of the one that makes it, and
-libzmq's would then send on the forward's, in its way: `--together` leaves them there.
+Then whole loops run by turns: one publishes its steps, one discards them. "rate" is the rate of
+the publishing loop over that of the other. "discarded" is the hand-off where nothing is published.
 
-What an engine asks its scheduler for before a forward is no hand-off. A worker in `run(lane)` looks
-for plans there: `--plans` counts that too.
+The forward's thread has one core for itself. Everything else has the other cores: processor,
+client, engine, and the socket threads of the worker. A new thread begins on the core of its parent
+thread, so libzmq's threads would send on the forward's core: `--together` leaves them there.
+
+Before a forward, an engine also asks its scheduler, which is no part of a hand-off. A worker in
+`run(lane)` reads plans there: `--plans` includes that.
 """
 
 from __future__ import annotations
 
 import argparse
-import importlib
 import json
 import os
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -35,30 +36,29 @@ from rich.console import Console
 from rich.table import Table
 
 from tokenpipe.bench.machine_info import describe_machine
-from tokenpipe.bench.samples import Samples
 from tokenpipe.bench.worker import Discard
-from tokenpipe.runners import CPUModelRunner, Row, Sampled
+from tokenpipe.runners import CPUModelRunner
 from tokenpipe.wire import StepBind
 from tokenpipe.worker import Publisher, StepLane, StepLaneReader
 
-from . import machine
-from .launch import START_S, Side
-from .ours import carry
+from .bare_send import BareSend, bare_reader
+from .collector import freeze_collector
+from .forward import Clock, Forward, to_tensor
+from .ours import run_pipeline
 from .rivals.links import ZmqLinks
 from .workload import EOS, MAX_TOKENS, Tokens, Workload
 
 Report = dict[str, Any]
-Clock = Callable[[], int]
-FORWARD_BYTES = 1 << 21  # what a turn of computing touches: more than a core's own caches hold
-HEADER_BYTES = 64  # what a frame of a running batch has beside 4 bytes a row
+Step = Callable[[], object]
+HEADER_BYTES = 64  # of a frame of an unchanged batch, beside 4 bytes a row
 PAIRS = 10
-TURNS = 6  # of each in a pair: what others do to the machine in its 0.6 s meets both
+TURNS = 6  # of each loop in a pair, so that other load of the machine meets both
 TURN_STEPS = 10
 
 
 @dataclass(frozen=True, slots=True)
-class How:
-    """What a run is told beside its workload."""
+class Conditions:
+    """How a run is measured."""
 
     forward_s: float
     clock: Clock
@@ -67,119 +67,73 @@ class How:
     plans: bool
 
 
-class Forward:
-    """Computes for `forward_s`, says when its ids are ready and when it begins again."""
-
-    def __init__(self, ids: Callable[[], Any], forward_s: float, clock: Clock) -> None:
-        self.ids = ids
-        self._clock = clock
-        self._weights = np.ones(FORWARD_BYTES // 8)
-        began = time.thread_time()
-        for _ in range(20):
-            self._weights.sum()
-        self._sums = max(1, round(forward_s / ((time.thread_time() - began) / 20)))
-        self.ready = 0
-        self.handoff = Samples()
-        self.beside: Callable[[], None] | None = None  # what takes turns with a hand-off
-
-    def prefill(self, rows: Sequence[Row]) -> Sampled:
-        """Begin."""
-        return self._step()
-
-    def decode(self, rows: Sequence[Row], last: Any, lengths: Any) -> Sampled:
-        """Run one step."""
-        self.handoff.add(self._clock() - self.ready)
-        return self._step()
-
-    def free(self, row: Row) -> None:
-        """Nothing is kept."""
-
-    def same_as(self, other: Forward) -> None:
-        """Compute exactly as much as the other does, out of the same memory."""
-        self._sums = other._sums
-        self._weights = other._weights
-
-    def compute(self) -> None:
-        """Do what a forward does."""
-        for _ in range(self._sums):
-            self._weights.sum()
-
-    def _step(self) -> Sampled:
-        self.compute()
-        if self.beside is not None:
-            self.beside()
-            self.compute()
-        ids = self.ids()
-        self.ready = self._clock()
-        return Sampled(ids)
-
-
 class Unsent(Discard):
     """A publisher that sends nothing, as a runner takes one."""
 
     def fail(self, error: str | BaseException) -> None:
-        """Raise what the runner could not go on from."""
+        """Raise the error that ended the runner."""
         raise RuntimeError(str(error))
 
 
 def worker(
-    pipe: Connection, endpoint: str, work: Workload, links: ZmqLinks, kind: str, how: How
+    pipe: Connection,
+    endpoint: str,
+    work: Workload,
+    links: ZmqLinks,
+    kind: str,
+    conditions: Conditions,
 ) -> None:
-    """Time hand-offs beside bare sends, then steps published and thrown away."""
-    clock = how.clock
-    if how.together:
-        os.sched_setaffinity(0, how.cores[:1])  # and all threads that follow
-    out = links.outbox("bare")
-    lane = StepLane.worker(endpoint) if how.plans else None
+    """Time hand-offs and bare sends by turns, then the loops that publish and discard."""
+    if conditions.together:
+        os.sched_setaffinity(0, conditions.cores[:1])  # for all threads that start from here on
+    bare = BareSend(links, 4 * work.batch + HEADER_BYTES, conditions.clock)
+    lane = StepLane.worker(endpoint) if conditions.plans else None
     with Publisher(endpoint) as publisher:
         pipe.send("ready")
         handles, keys = pipe.recv()
-        tokens = Tokens(keys)
-        to_tensor = _to_tensor(kind)
-        bare = Samples()
-        forward = Forward(lambda: to_tensor(tokens.step()), how.forward_s, clock)
+        forward = _forward(keys, kind, conditions)
         runner = CPUModelRunner(forward, publisher)
         runner.change(_binds(handles, keys))
-
-        def send_bare() -> None:
-            frame = bytes(4 * work.batch + HEADER_BYTES)
-            begin = clock()
-            out.send(frame)
-            bare.add(clock() - begin)
-
-        forward.beside = send_bare
-        os.sched_setaffinity(0, how.cores[:1])  # this thread, and no other
-        machine.settle()
-        end = time.perf_counter() + work.seconds
+        os.sched_setaffinity(0, conditions.cores[:1])  # for this thread alone
+        freeze_collector()
         step = _step(runner, lane)
-        while time.perf_counter() < end:
-            step()
-        handoff = forward.handoff.us()
-        forward.beside = None
-        unsent = Tokens(keys)  # made as the others are, and thrown away
-        silent = Forward(lambda: to_tensor(unsent.step()), how.forward_s, clock)
+        report = _hand_offs(forward, step, bare, work.seconds)
+        silent = _forward(keys, kind, conditions)
         silent.same_as(forward)
         discarding = CPUModelRunner(silent, Unsent())
         discarding.change(_binds(handles, keys))
-        ratios = _pairs(step, _step(discarding, lane), clock)
-        end_ids = to_tensor(np.full(work.batch, EOS, dtype=np.int32))
+        ratios = _pairs(step, _step(discarding, lane), conditions.clock)
+        report["discarded_us"] = silent.hand_off.us()
+        report["rate"] = round(median(ratios), 4)
+        report["rates"] = [round(ratio, 4) for ratio in sorted(ratios)]
+        end_ids = to_tensor(kind)(np.full(work.batch, EOS, dtype=np.int32))
         forward.ids = lambda: end_ids
         runner.step()
-        out.send(b"")
+        bare.end()
         publisher.close()
         if lane is not None:
             lane.close()
-        pipe.send(
-            {
-                "handoff_us": handoff,
-                "bare_us": bare.us(),
-                "discarded_us": silent.handoff.us(),
-                "calls": bare.count,
-                "rate": round(median(ratios), 4),
-                "rates": [round(ratio, 4) for ratio in sorted(ratios)],
-            }
-        )
+        pipe.send(report)
         pipe.recv()
+
+
+def _forward(keys: list[int], kind: str, conditions: Conditions) -> Forward:
+    tokens, make = Tokens(keys), to_tensor(kind)
+    return Forward(lambda: make(tokens.step()), conditions.forward_s, conditions.clock)
+
+
+def _hand_offs(forward: Forward, step: Step, bare: BareSend, seconds: float) -> Report:
+    """Run steps with a bare send between two computations of each."""
+    forward.beside = bare
+    end = time.perf_counter() + seconds
+    while time.perf_counter() < end:
+        step()
+    forward.beside = None
+    return {
+        "handoff_us": forward.hand_off.us(),
+        "bare_us": bare.took.us(),
+        "calls": bare.took.count,
+    }
 
 
 def _binds(handles: list[int], keys: list[int]) -> list[StepBind]:
@@ -189,22 +143,20 @@ def _binds(handles: list[int], keys: list[int]) -> list[StepBind]:
     ]
 
 
-def _step(runner: CPUModelRunner, lane: StepLaneReader | None) -> Callable[[], object]:
-    """Return what a loop calls for each step."""
+def _step(runner: CPUModelRunner, lane: StepLaneReader | None) -> Step:
+    """Return the function that a loop calls for each step."""
     if lane is None:
         return runner.step
 
-    def look_and_step() -> None:
+    def read_plans_and_step() -> None:
         lane.recv(0.0)
         runner.step()
 
-    return look_and_step
+    return read_plans_and_step
 
 
-def _pairs(
-    publish: Callable[[], object], discard: Callable[[], object], clock: Clock
-) -> list[float]:
-    """Return for each pair the published steps' rate over that of the others."""
+def _pairs(publish: Step, discard: Step, clock: Clock) -> list[float]:
+    """Return, for each pair of loops, the rate of the published steps over that of the others."""
     ratios = []
     for pair in range(PAIRS + 1):
         order = (publish, discard) if pair % 2 else (discard, publish)
@@ -214,68 +166,53 @@ def _pairs(
             for _ in range(TURN_STEPS):
                 one()
             took[one] += clock() - begin
-        if pair:  # the first warms up
+        if pair:  # the first pair warms up
             ratios.append(took[discard] / took[publish])
     return ratios
 
 
-def _to_tensor(kind: str) -> Callable[[Any], Any]:
-    if kind == "numpy":
-        return lambda ids: ids
-    tensor: Callable[[Any], Any] = importlib.import_module("paddle").to_tensor
-    return tensor
-
-
-def reader(pipe: Connection, links: ZmqLinks) -> None:
-    """Read the bare sends."""
-    inbox = links.inbox("bare")
-    pipe.send("ready")
-    while inbox.recv():
-        pass
-    pipe.recv()
-
-
-def measure(kind: str, work: Workload, how: How) -> Report:
-    """Return p50, p99 and max of hand-off and bare send in µs, and the rate of the loop."""
-    cores = how.cores
+def measure(kind: str, work: Workload, conditions: Conditions) -> Report:
+    """Return p50, p99 and max of the hand-off and the bare send in µs, and the loop's rate."""
+    cores = conditions.cores
     with tempfile.TemporaryDirectory(prefix="handoff-") as directory:
         links = ZmqLinks(directory)
-        if len(cores) > 1:  # all but the forward, which takes the first for itself
+        if len(cores) > 1:  # the forward's thread takes the first core for itself
             os.sched_setaffinity(0, cores[1:])
         try:
-            beside = Side("bare reader", reader, links)
-            try:
-                beside.hear(START_S)
-                worked, _, read = carry(work, worker, links, kind, how)
-            finally:
-                beside.leave()
+            with bare_reader(links):
+                worked, _, read = run_pipeline(work, worker, links, kind, conditions)
         finally:
             os.sched_setaffinity(0, cores)
     return {"ids": kind, "wrong": sum(client["wrong"] for client in read), **worked}
 
 
-def main(argv: list[str]) -> int:
-    """Measure with numpy and with Paddle."""
+def parse(argv: list[str]) -> argparse.Namespace:
+    """Read the command line."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.bench_handoff", description=__doc__)
-    parser.add_argument("--seconds", type=float, default=5.0)
-    parser.add_argument("--batch", type=int, default=256)
-    parser.add_argument("--forward-ms", type=float, default=5.0)
+    parser.add_argument("--seconds", type=float, default=5.0, help="of hand-offs")
+    parser.add_argument("--batch", type=int, default=256, help="rows of a step")
+    parser.add_argument("--forward-ms", type=float, default=5.0, help="length of a forward")
     parser.add_argument(
         "--cpu",
         action="store_true",
-        help="the forward thread's CPU time instead of the wall's, for a machine that others use",
+        help="measure the forward thread's CPU time, for a machine that others use too",
     )
     parser.add_argument(
         "--together",
         action="store_true",
-        help="leave the worker's threads for its sockets on the forward's core",
+        help="leave the worker's socket threads on the forward's core",
     )
     parser.add_argument(
-        "--plans", action="store_true", help="look for plans before each step, as `run` does"
+        "--plans", action="store_true", help="read plans before each step, as `run` does"
     )
     parser.add_argument("--json", type=Path, help="file for the figures")
-    args = parser.parse_args(argv)
-    how = How(
+    return parser.parse_args(argv)
+
+
+def main(argv: list[str]) -> int:
+    """Measure with numpy and with Paddle. The exit status is 1 where a token is wrong."""
+    args = parse(argv)
+    conditions = Conditions(
         forward_s=args.forward_ms / 1e3,
         clock=time.thread_time_ns if args.cpu else time.perf_counter_ns,
         cores=tuple(sorted(os.sched_getaffinity(0))),
@@ -283,13 +220,22 @@ def main(argv: list[str]) -> int:
         plans=args.plans,
     )
     work = Workload(batch=args.batch, seconds=args.seconds)
-    reports = [measure(kind, work, how) for kind in ("numpy", "paddle")]
-    view = Table(
+    reports = [measure(kind, work, conditions) for kind in ("numpy", "paddle")]
+    Console().print(table(reports))
+    if args.json is not None:
+        whole = {"machine": describe_machine(), "cpu": args.cpu, "reports": reports}
+        args.json.write_text(json.dumps(whole, indent=1))
+    return 1 if any(report["wrong"] for report in reports) else 0
+
+
+def table(reports: list[Report]) -> Table:
+    """Return the figures of both kinds of ids."""
+    shown = Table(
         "ids", "hand-off p50 / p99 µs", "bare send p50 / p99 µs", "discarded p50", "rate", "calls"
     )
     for report in reports:
         mine, bare = report["handoff_us"], report["bare_us"]
-        view.add_row(
+        shown.add_row(
             report["ids"],
             f"{mine['p50']} / {mine['p99']}",
             f"{bare['p50']} / {bare['p99']}",
@@ -297,11 +243,7 @@ def main(argv: list[str]) -> int:
             f"{report['rate']:.2%}",
             str(report["calls"]),
         )
-    Console().print(view)
-    if args.json is not None:
-        whole = {"machine": describe_machine(), "cpu": args.cpu, "reports": reports}
-        args.json.write_text(json.dumps(whole, indent=1))
-    return 1 if any(report["wrong"] for report in reports) else 0
+    return shown
 
 
 if __name__ == "__main__":

@@ -1,10 +1,11 @@
-"""Ask what HTTP costs: SSE tokens/s and CPU a token of the API server, beside a bare app.
+"""Measure what HTTP costs: SSE tokens/s and CPU a token of the API server, beside a bare app.
 
-`ours` is the whole of `python -m tokenpipe serve` with its synthetic engine, `bare` a Starlette app
-that streams chunks made beforehand, one token each, on the same server: the ceiling. Sides take
-turns. A flood says how many tokens a second come through (ours merges those that pile up); with
-`--rate` both are paced, every chunk is one token, and CPU per event says what a chunk costs. CPU is
-that of the processes that answer HTTP, all threads.
+`ours` is all of `python -m tokenpipe serve` with its synthetic engine. `bare` is a Starlette app on
+the same server, which streams a constant chunk of one token: the upper limit. Both take turns.
+
+Without a rate, the figure is how many tokens a second come through; tokenpipe then puts several
+tokens into one event. With `--rate` each event has one token, and the figure is an event's CPU.
+CPU is that of all threads of the processes that answer HTTP.
 """
 
 from __future__ import annotations
@@ -32,25 +33,23 @@ START_S = 60.0
 ROOT = str(Path(__file__).parent.parent)
 
 
-class Side(NamedTuple):
-    """A server that is measured."""
+class MeasuredServer(NamedTuple):
+    """A server that is measured. `pids` are the processes that answer HTTP."""
 
     name: str
     url: str
-    pids: list[int]  # that answer HTTP
+    pids: list[int]
 
 
 def main(argv: Sequence[str]) -> int:
-    """Measure, print a table; 1 where a stream came short."""
+    """Measure and print a table. The exit status is 1 where a stream has too few tokens."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--streams", type=int, default=256)
-    parser.add_argument("--tokens", type=int, default=400, help="of each stream")
-    parser.add_argument("--workers", type=int, nargs="+", default=[1, 2])
-    parser.add_argument(
-        "--rate", type=float, default=0.0, help="chunks/s of a stream; 0 is a flood"
-    )
-    parser.add_argument("--repeat", type=int, default=3)
-    parser.add_argument("--json", type=Path, help="write the figures there")
+    parser.add_argument("--streams", type=int, default=256, help="streams at once")
+    parser.add_argument("--tokens", type=int, default=400, help="tokens of each stream")
+    parser.add_argument("--workers", type=int, nargs="+", default=[1, 2], help="API workers")
+    parser.add_argument("--rate", type=float, default=0.0, help="tokens/s of a stream; 0: no limit")
+    parser.add_argument("--repeat", type=int, default=3, help="runs of each side; the median")
+    parser.add_argument("--json", type=Path, help="file for the figures")
     args = parser.parse_args(argv)
     report: dict[str, Any] = {"machine": describe_machine(), "sides": {}}
     for workers in args.workers:
@@ -62,7 +61,7 @@ def main(argv: Sequence[str]) -> int:
 
 
 def measure(args: argparse.Namespace, workers: int) -> dict[str, dict[str, float]]:
-    """Return the median run of both sides."""
+    """Return the median run of each side."""
     runs: dict[str, list[dict[str, float]]] = {"bare": [], "ours": []}
     with (
         tempfile.TemporaryDirectory(prefix="bench-http-") as scratch,
@@ -70,19 +69,19 @@ def measure(args: argparse.Namespace, workers: int) -> dict[str, dict[str, float
         serving(children, "bare", Path(scratch), workers, args) as bare,
         serving(children, "ours", Path(scratch), workers, args) as ours,
     ):
-        for turn in range(args.repeat + 1):  # the first warms up
-            for side in (bare, ours):
-                run = one_run(children, side, args, turn)
+        for turn in range(args.repeat + 1):  # the first turn warms up
+            for server in (bare, ours):
+                run = one_run(children, server, args, turn)
                 if turn:
-                    runs[side.name].append(run)
+                    runs[server.name].append(run)
     return {name: median(found) for name, found in runs.items()}
 
 
 @contextmanager
 def serving(
     children: Supervisor, name: str, scratch: Path, workers: int, args: argparse.Namespace
-) -> Iterator[Side]:
-    """Start one side and wait until it serves."""
+) -> Iterator[MeasuredServer]:
+    """Start a server and wait until it serves; stop it at the end."""
     if name == "bare":
         module = "benchmarks.bare_sse"
         options = ["--workers", str(workers), "--rate", str(args.rate)]
@@ -103,13 +102,13 @@ def serving(
         if children.poll(0.05) or time.monotonic() > deadline:
             raise SystemExit(f"{name} did not start:\n{child.log_tail()}")
     try:
-        yield Side(name, url, answering(child, name, workers))
+        yield MeasuredServer(name, url, answering(child, name, workers))
     finally:
         children.stop(20.0, [child])
 
 
 def answering(child: Child, name: str, workers: int) -> list[int]:
-    """Return the processes that answer HTTP, once they are all there."""
+    """Wait until all processes that answer HTTP are there; return their pids."""
     deadline = time.monotonic() + START_S
     while time.monotonic() < deadline:
         (root,) = [child.pid] if name == "bare" else below(child.pid, "tp:api")[:1] or [0]
@@ -117,11 +116,11 @@ def answering(child: Child, name: str, workers: int) -> list[int]:
         if root and len(found) == workers:
             return found
         time.sleep(0.05)
-    raise SystemExit(f"{name}: no {workers} worker(s)")
+    raise SystemExit(f"{name}: {workers} workers did not start")
 
 
 def below(pid: int, title: str) -> list[int]:
-    """Return the children of a process whose name begins so."""
+    """Return the children of a process whose name begins with `title`."""
     children: list[int] = []
     for task in Path(f"/proc/{pid}/task").iterdir():
         children += map(int, (task / "children").read_text().split())
@@ -129,18 +128,18 @@ def below(pid: int, title: str) -> list[int]:
 
 
 def one_run(
-    children: Supervisor, side: Side, args: argparse.Namespace, turn: int
+    children: Supervisor, server: MeasuredServer, args: argparse.Namespace, turn: int
 ) -> dict[str, float]:
-    """Load one side once; its CPU is read around the load."""
-    options = ("--url", side.url, "--streams", str(args.streams), "--tokens", str(args.tokens))
-    before = sum(map(cpu_s, side.pids))
-    rank = f"{side.name}-{turn}"
+    """Load a server once; return the counts, and its CPU during the load."""
+    options = ("--url", server.url, "--streams", str(args.streams), "--tokens", str(args.tokens))
+    before = sum(map(cpu_s, server.pids))
+    rank = f"{server.name}-{turn}"
     spec = ChildSpec("load", rank, "benchmarks.http_load", options, {"PYTHONPATH": ROOT})
     load = children.start(spec)
     while load.died is None:
         if any(died.child is not load for died in children.poll(1.0)):
-            raise SystemExit(f"{side.name} ended")
-    cpu = sum(map(cpu_s, side.pids)) - before
+            raise SystemExit(f"{server.name} ended")
+    cpu = sum(map(cpu_s, server.pids)) - before
     if load.died.returncode:
         raise SystemExit(str(load.died))
     run: dict[str, float] = json.loads(load.died.log_tail)
@@ -151,14 +150,14 @@ def one_run(
 
 
 def median(runs: list[dict[str, float]]) -> dict[str, float]:
-    """Return the run in the middle by tokens/s."""
+    """Return the median run by tokens/s. `short` is that of all runs."""
     middle = statistics.median_low([run["tokens_per_s"] for run in runs])
     found = next(run for run in runs if run["tokens_per_s"] == middle)
     return {**found, "short": sum(run["short"] for run in runs)}
 
 
 def show(sides: dict[int, dict[str, dict[str, float]]]) -> None:
-    """Print both sides and their ratio."""
+    """Print the figures of both sides and their ratio."""
     table = Table("workers", "side", "tokens/s", "tokens/event", "CPU µs/token", "CPU µs/event")
     for workers, pair in sides.items():
         for name, run in pair.items():

@@ -1,8 +1,8 @@
-"""Ask what a topology costs that has nothing to do, and how soon it is awake again.
+"""Measure what an idle topology costs, and how soon it answers again.
 
-An engine with its processors, workers and clients, each a process, all of them connected and all
-requests done. The engine does what an engine's loop does: `pipe.wait(0.1)`, `pipe.poll()`. CPU is
-that of all threads, ZeroMQ's too, over the idle time alone. Then each client asks once more.
+The engine, its processors, workers and clients are connected, and all requests are done. The engine
+runs an engine's loop: `pipe.wait(0.1)`, `pipe.poll()`. CPU is that of all threads, ZeroMQ's too,
+during the idle time alone. Then each client submits one more request.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import tempfile
 import time
 from multiprocessing.connection import Connection
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from rich.console import Console
 from rich.table import Table
@@ -24,182 +24,131 @@ from rich.table import Table
 from tokenpipe.bench.machine_info import describe_machine
 from tokenpipe.bench.process_usage import cpu_s
 from tokenpipe.client import AsyncClient
-from tokenpipe.engine import Scheduler
-from tokenpipe.events import RankUp
 from tokenpipe.pipeline import Pipeline
-from tokenpipe.supervisor import ChildSpec, Supervisor
+from tokenpipe.supervisor import Supervisor
 from tokenpipe.topology import Topology
 from tokenpipe.types import SamplingParams
 
-from .launch import START_S, Side, until
-from .machine import settle
+from .collector import freeze_collector
+from .idle_engine import IdleEngine
+from .processes import BenchProcess
 
-ENGINE_WAIT_S = 0.1
+BUSY_S = 2.0  # after the first requests, until all processes are idle
 TOKENS = 8
 Report = dict[str, Any]
+Pids = list[int | None]  # None: this process
+
+
+class Usage(NamedTuple):
+    """What one process has used since its start."""
+
+    cpu_s: float
+    wakes: int  # how often a thread waited for something
 
 
 def client(pipe: Connection, endpoint: str, index: int) -> None:
-    """Ask, be idle until told otherwise, ask again."""
+    """Submit a request, be idle until a message comes, submit another one."""
     asyncio.run(_ask_twice(pipe, endpoint, index))
 
 
 async def _ask_twice(pipe: Connection, endpoint: str, index: int) -> None:
-    async with AsyncClient(endpoint, name=f"client-{index}") as me:
-        await _ask(me)
-        settle()
+    async with AsyncClient(endpoint, name=f"client-{index}") as opened:
+        await _ask(opened)
+        freeze_collector()
         pipe.send("ready")
         await asyncio.to_thread(pipe.recv)
-        pipe.send(await _ask(me))
+        pipe.send(await _ask(opened))
         await asyncio.to_thread(pipe.recv)
 
 
-async def _ask(me: AsyncClient) -> float:
-    """Return ms from `generate` to the first item, and read to the end."""
+async def _ask(opened: AsyncClient) -> float:
+    """Read a request to its end; return the ms from `generate` to the first item."""
     begin = time.perf_counter()
     first_ms = 0.0
-    async for output in me.generate([1, 2, 3], SamplingParams(max_tokens=TOKENS)):
+    async for output in opened.generate([1, 2, 3], SamplingParams(max_tokens=TOKENS)):
         first_ms = first_ms or 1e3 * (time.perf_counter() - begin)
         if output.error:
             raise RuntimeError(output.error)
     return first_ms
 
 
-class Engine:
-    """A pipeline, its workers and a small scheduler."""
-
-    def __init__(self, pipe: Pipeline, children: Supervisor) -> None:
-        self.pipe = pipe
-        self._children = children
-        ranks = range(pipe.topology.data_parallel_size)
-        self._scheduler = Scheduler(
-            pipe, {dp: pipe.step_lane(dp) for dp in ranks}, slots=pipe.topology.slots_per_rank
-        )
-        self._up: set[int] = set()
-        self.workers = [
-            children.start(
-                ChildSpec(
-                    "bench.worker",
-                    f"{dp}.{tp}",
-                    "tokenpipe.bench.worker",
-                    ("--endpoint", pipe.endpoint, "--dp", str(dp), "--tp", str(tp)),
-                )
-            )
-            for dp, tp in pipe.topology.workers
-        ]
-        until(lambda: self.turn() or len(self._up) == len(ranks), START_S, "all ranks up")
-
-    def turn(self) -> bool:
-        """Wait and work, as an engine's loop does; false."""
-        self.pipe.wait(ENGINE_WAIT_S)
-        events = self.pipe.poll()
-        if events:
-            now = time.monotonic()
-            self._up.update(event.dp_rank for event in events if isinstance(event, RankUp))
-            self._scheduler.handle(events, now)
-            self._scheduler.schedule(now)
-        return False
-
-    def hear(self, side: Side) -> Any:
-        """Work until a side says something."""
-        until(lambda: self.turn() or side.spoke(), START_S, f"a word of {side.name}")
-        return side.hear(1.0)
-
-    def end(self) -> None:
-        """Tell the workers that nothing follows and wait until they have left."""
-        for dp in range(self.pipe.topology.data_parallel_size):
-            self.pipe.step_lane(dp).end()
-
-        def gone() -> bool:
-            self.pipe.wait(ENGINE_WAIT_S)
-            self.pipe.poll()
-            self._children.poll()
-            return all(child.died is not None for child in self.workers)
-
-        until(gone, START_S, "the workers' leaving")
-
-    def rest(self, seconds: float) -> None:
-        """Go on for so long."""
-        end = time.monotonic() + seconds
-        while time.monotonic() < end:
-            self.turn()
-
-
-def wakes(pid: int | None) -> int:
-    """Return how often threads of a process went to sleep by themselves."""
-    total = 0
+def usage(pid: int | None) -> Usage:
+    """Return the usage of a process."""
+    wakes = 0
     for status in Path("/proc", str(pid or "self"), "task").glob("*/status"):
         for line in status.read_text().splitlines():
             if line.startswith("voluntary_ctxt_switches"):
-                total += int(line.split()[1])
-    return total
+                wakes += int(line.split()[1])
+    return Usage(cpu_s(pid), wakes)
 
 
 def measure(topology: Topology, seconds: float) -> Report:
-    """Return CPU in % of a core and wakes a second by role over an idle time."""
+    """Return CPU in % of a core and wake-ups a second of each role, over an idle time."""
     with (
         tempfile.TemporaryDirectory(prefix="idle-") as scratch,
         Pipeline(topology) as pipe,
         Supervisor(Path(scratch)) as children,
     ):
-        engine = Engine(pipe, children)
-        sides = [Side(f"client {i}", client, pipe.endpoint, i) for i in range(topology.clients)]
+        engine = IdleEngine(pipe, children)
+        clients = [
+            BenchProcess(f"client {i}", client, pipe.endpoint, i) for i in range(topology.clients)
+        ]
         try:
-            for side in sides:
-                engine.hear(side)
-            settle()
-            pids: dict[str, list[int | None]] = {
+            for process in clients:
+                engine.receive(process)
+            freeze_collector()
+            pids: dict[str, Pids] = {
                 "engine": [None],
                 "processors": list(pipe.processor_pids),
                 "workers": [child.pid for child in engine.workers],
-                "clients": [side.process.pid for side in sides],
+                "clients": [process.process.pid for process in clients],
             }
-            engine.rest(2.0)  # what is left of the requests
-            before = {role: [(cpu_s(p), wakes(p)) for p in some] for role, some in pids.items()}
-            begin = time.monotonic()
-            engine.rest(seconds)
-            spent_s = time.monotonic() - begin
-            roles = {
-                role: {
-                    "processes": len(some),
-                    "cpu_percent": round(
-                        sum(cpu_s(p) - was for p, (was, _) in zip(some, before[role], strict=True))
-                        / spent_s
-                        * 100,
-                        3,
-                    ),
-                    "wakes_per_s": round(
-                        sum(wakes(p) - was for p, (_, was) in zip(some, before[role], strict=True))
-                        / spent_s,
-                        1,
-                    ),
-                }
-                for role, some in pids.items()
-            }
+            engine.run_for(BUSY_S)
+            report = _idle(engine, pids, seconds)
             first_ms = []
-            for side in sides:
-                side.tell("ask")
-                first_ms.append(engine.hear(side))
+            for process in clients:
+                process.send("ask")
+                first_ms.append(engine.receive(process))
         finally:
-            for side in sides:
-                side.leave()
+            for process in clients:
+                process.stop()
         engine.end()
+    return {**report, "first_item_ms": [round(ms, 2) for ms in first_ms]}
+
+
+def _idle(engine: IdleEngine, pids: dict[str, Pids], seconds: float) -> Report:
+    """Run the idle engine for some time; return what each role used."""
+    before = {role: [usage(pid) for pid in some] for role, some in pids.items()}
+    begin = time.monotonic()
+    engine.run_for(seconds)
+    spent_s = time.monotonic() - begin
+    roles = {role: _spent(pids[role], before[role], spent_s) for role in pids}
     return {
         "seconds": round(spent_s, 1),
         "roles": roles,
         "cpu_percent": round(sum(role["cpu_percent"] for role in roles.values()), 3),
-        "first_item_ms": [round(ms, 2) for ms in first_ms],
+    }
+
+
+def _spent(pids: Pids, before: list[Usage], seconds: float) -> dict[str, float]:
+    after = [usage(pid) for pid in pids]
+    cpu = sum(now.cpu_s - was.cpu_s for now, was in zip(after, before, strict=True))
+    wakes = sum(now.wakes - was.wakes for now, was in zip(after, before, strict=True))
+    return {
+        "processes": len(pids),
+        "cpu_percent": round(cpu / seconds * 100, 3),
+        "wakes_per_s": round(wakes / seconds, 1),
     }
 
 
 def main(argv: list[str]) -> int:
     """Measure once and print."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.bench_idle", description=__doc__)
-    parser.add_argument("--seconds", type=float, default=20.0)
-    parser.add_argument("--dp", type=int, default=2)
-    parser.add_argument("--tp", type=int, default=2)
-    parser.add_argument("--processors", type=int, default=2)
-    parser.add_argument("--clients", type=int, default=2)
+    parser.add_argument("--seconds", type=float, default=20.0, help="idle time")
+    parser.add_argument("--dp", type=int, default=2, help="data-parallel ranks")
+    parser.add_argument("--tp", type=int, default=2, help="tensor-parallel ranks")
+    parser.add_argument("--processors", type=int, default=2, help="processor processes")
+    parser.add_argument("--clients", type=int, default=2, help="client processes")
     parser.add_argument("--json", type=Path, help="file for the figures")
     args = parser.parse_args(argv)
     topology = Topology.model_validate(
@@ -211,25 +160,31 @@ def main(argv: list[str]) -> int:
         }
     )
     report = measure(topology, args.seconds)
-    view = Table("", "processes", "% of a core", "wakes a second")
-    for role, row in report["roles"].items():
-        view.add_row(
-            role, str(row["processes"]), f"{row['cpu_percent']:.2f}", f"{row['wakes_per_s']:.0f}"
-        )
-    view.add_row(
-        "together",
-        str(sum(row["processes"] for row in report["roles"].values())),
-        f"{report['cpu_percent']:.2f}",
-        f"{sum(row['wakes_per_s'] for row in report['roles'].values()):.0f}",
-    )
-    first_ms = statistics.median(report["first_item_ms"])
-    view.caption = (
-        f"idle for {report['seconds']} s; then {first_ms:.1f} ms to a request's first item"
-    )
-    Console().print(view)
+    Console().print(table(report))
     if args.json is not None:
         args.json.write_text(json.dumps({"machine": describe_machine(), **report}, indent=1))
     return 0
+
+
+def table(report: Report) -> Table:
+    """Return the figures by role."""
+    shown = Table("", "processes", "% of a core", "wake-ups a second")
+    for role, row in report["roles"].items():
+        shown.add_row(
+            role, str(row["processes"]), f"{row['cpu_percent']:.2f}", f"{row['wakes_per_s']:.0f}"
+        )
+    rows = report["roles"].values()
+    shown.add_row(
+        "together",
+        str(sum(row["processes"] for row in rows)),
+        f"{report['cpu_percent']:.2f}",
+        f"{sum(row['wakes_per_s'] for row in rows):.0f}",
+    )
+    first_ms = statistics.median(report["first_item_ms"])
+    shown.caption = (
+        f"idle for {report['seconds']} s; a request's first item came after {first_ms:.1f} ms"
+    )
+    return shown
 
 
 if __name__ == "__main__":

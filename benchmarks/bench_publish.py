@@ -1,7 +1,7 @@
-"""Ask how long publish() holds up a forward loop, beside a bare pyzmq send of as many bytes.
+"""Measure how long publish() stops a forward loop, beside a bare pyzmq send of as many bytes.
 
-The thread computes all the time between its calls, as a forward loop does: it holds the GIL, and
-its caches are cold for us. Both calls take turns in the same process; each has its reader.
+Between its calls the thread computes all the time, as a forward loop does. So it holds the GIL, and
+the caches are full of other data. Both calls take turns in one process, and each has a reader.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ from tokenpipe.bench.machine_info import describe_machine
 from tokenpipe.bench.samples import Samples
 from tokenpipe.worker import Publisher
 
-from . import machine
-from .launch import START_S, Side
-from .ours import carry
+from .bare_send import BareSend, bare_reader
+from .collector import freeze_collector
+from .forward import FORWARD_BYTES, compute_until
+from .ours import run_pipeline
 from .rivals.links import ZmqLinks
 from .workload import EOS, Tokens, Workload
 
 Report = dict[str, Any]
-FORWARD_BYTES = 1 << 21  # what a turn of computing touches: more than a core's own caches hold
 
 
 def worker(
@@ -42,15 +42,15 @@ def worker(
     period_s: float,
     clock: Callable[[], int],
 ) -> None:
-    """Call publish and a bare send by turns, one call each period."""
-    out = links.outbox("bare")
+    """Call publish and a bare send by turns, one call in each period."""
+    bare = BareSend(links, 16 * work.batch, clock)
     with Publisher(endpoint) as publisher:
-        machine.settle()
+        freeze_collector()
         pipe.send("ready")
         handle_list, keys = pipe.recv()
         handles = np.array(handle_list, dtype=np.int64)
         tokens = Tokens(keys)
-        ours, bare = Samples(), Samples()
+        ours = Samples()
         weights = np.ones(FORWARD_BYTES // 8)
         due = time.perf_counter()
         end = due + work.seconds
@@ -58,78 +58,53 @@ def worker(
         while due < end:
             step += 1
             row = tokens.step()
-            due = _compute_until(due + period_s, weights)
+            due = compute_until(due + period_s, weights)
             begin = clock()
             publisher.publish(step, handles, row)
             ours.add(clock() - begin)
-            due = _compute_until(due + period_s, weights)
-            frame = bytes(16 * work.batch)
-            begin = clock()
-            out.send(frame)
-            bare.add(clock() - begin)
+            due = compute_until(due + period_s, weights)
+            bare()
         publisher.publish(step + 1, handles, np.full(work.batch, EOS, dtype=np.int32))
-        out.send(b"")
+        bare.end()
         publisher.close()
-        pipe.send({"publish_us": ours.us(), "bare_us": bare.us(), "calls": ours.count})
+        pipe.send({"publish_us": ours.us(), "bare_us": bare.took.us(), "calls": ours.count})
         pipe.recv()
 
 
-def _compute_until(due: float, weights: np.ndarray) -> float:
-    """Compute until `due`; without a period, go on at once. Returns the time it is."""
-    now = time.perf_counter()
-    while now < due:
-        weights.sum()
-        now = time.perf_counter()
-    return now
-
-
-def reader(pipe: Connection, links: ZmqLinks) -> None:
-    """Read the bare sends."""
-    inbox = links.inbox("bare")
-    pipe.send("ready")
-    while inbox.recv():
-        pass
-    pipe.recv()
-
-
 def measure(period_s: float, seconds: float, batch: int, clock: Callable[[], int]) -> Report:
-    """Return p50, p99 and max of both calls, in µs by that clock."""
+    """Return p50, p99 and max of both calls, in µs of the clock."""
     work = Workload(batch=batch, seconds=seconds)
     with tempfile.TemporaryDirectory(prefix="publish-") as directory:
         links = ZmqLinks(directory)
-        beside = Side("bare reader", reader, links)
-        try:
-            beside.hear(START_S)
-            worked, _, read = carry(work, worker, links, period_s, clock)
-        finally:
-            beside.leave()
+        with bare_reader(links):
+            worked, _, read = run_pipeline(work, worker, links, period_s, clock)
     return {"period_ms": period_s * 1e3, "wrong": sum(c["wrong"] for c in read), **worked}
 
 
 def main(argv: list[str]) -> int:
-    """Measure in flood, every 1 ms and every 10 ms."""
+    """Measure without a pause, every 1 ms and every 10 ms."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.bench_publish", description=__doc__)
-    parser.add_argument("--seconds", type=float, default=3.0)
-    parser.add_argument("--batch", type=int, default=256)
+    parser.add_argument("--seconds", type=float, default=3.0, help="of each period")
+    parser.add_argument("--batch", type=int, default=256, help="rows of a step")
     parser.add_argument(
         "--cpu",
         action="store_true",
-        help="the calling thread's CPU time instead of the wall's, for a machine that others use",
+        help="measure the calling thread's CPU time, for a machine that others use too",
     )
     parser.add_argument("--json", type=Path, help="file for the figures")
     args = parser.parse_args(argv)
     clock = time.thread_time_ns if args.cpu else time.perf_counter_ns
     reports = [measure(ms / 1e3, args.seconds, args.batch, clock) for ms in (0, 1, 10)]
-    view = Table("called every", "publish p50 / p99 µs", "bare send p50 / p99 µs", "calls")
+    shown = Table("called every", "publish p50 / p99 µs", "bare send p50 / p99 µs", "calls")
     for report in reports:
         mine, bare = report["publish_us"], report["bare_us"]
-        view.add_row(
+        shown.add_row(
             f"{report['period_ms']:g} ms" if report["period_ms"] else "flood",
             f"{mine['p50']} / {mine['p99']}",
             f"{bare['p50']} / {bare['p99']}",
             str(report["calls"]),
         )
-    Console().print(view)
+    Console().print(shown)
     if args.json is not None:
         figures = {"machine": describe_machine(), "reports": reports}
         args.json.write_text(json.dumps(figures, indent=1))

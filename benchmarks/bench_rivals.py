@@ -1,8 +1,9 @@
-"""Ask how tokenpipe stands beside other ways of the same path, in one run on this machine.
+"""Compare tokenpipe with other implementations of the same path, in one run on one machine.
 
-Worker, processor and clients are a process each, for every contestant; every token is checked at
-the client by the same oracle, and a run with a wrong token has no figures. `python -m
-benchmarks.bench_rivals` floods; `--rate 100` paces, with 2 clients and a consumer a request.
+Worker, processor and clients are a process each, for each contestant. The client checks each token
+with the same oracle, and a run with a wrong token shows no figures. Without options the worker
+publishes as fast as it can. With `--rate 100` it keeps a rate, and there are 2 clients and a
+consumer for each request.
 """
 
 from __future__ import annotations
@@ -32,18 +33,20 @@ def parse(argv: list[str]) -> argparse.Namespace:
     """Read the command line."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.bench_rivals", description=__doc__)
     parser.add_argument("--only", nargs="*", choices=[OURS, *RIVALS], help="contestants to run")
-    parser.add_argument("--rate", type=float, help="steps/s; without it, flood")
-    parser.add_argument("--streams", action="store_true", help="a consumer a request, flooding too")
+    parser.add_argument("--rate", type=float, help="steps/s (default: as fast as possible)")
     parser.add_argument(
-        "--churn", action="store_true", help="by turns, one request of the batch gets no token"
+        "--streams", action="store_true", help="a consumer for each request, without a rate too"
     )
     parser.add_argument(
-        "--check-later", action="store_true", help="of whole messages: once all are there"
+        "--churn", action="store_true", help="in each step, another request gets no token"
     )
-    parser.add_argument("--clients", type=int, help="default 1 flooding, 2 paced")
-    parser.add_argument("--batch", type=int, default=256)
-    parser.add_argument("--seconds", type=float, help="default 2 flooding, 5 paced")
-    parser.add_argument("--repeat", type=int, default=1, help="take turns, keep the median run")
+    parser.add_argument(
+        "--check-later", action="store_true", help="check whole messages when all have come"
+    )
+    parser.add_argument("--clients", type=int, help="default: 1, or 2 with a rate")
+    parser.add_argument("--batch", type=int, default=256, help="rows of a step")
+    parser.add_argument("--seconds", type=float, help="default: 2, or 5 with a rate")
+    parser.add_argument("--repeat", type=int, default=1, help="runs of each, by turns; the median")
     parser.add_argument("--json", type=Path, help="file for the figures")
     return parser.parse_args(argv)
 
@@ -54,7 +57,7 @@ def run(label: str, work: Workload) -> Report:
 
 
 def middle(runs: list[Report], paced: bool) -> Report:
-    """Return the median run: by p99 latency where paced, else by tokens/s."""
+    """Return the median run: by p99 latency where there is a rate, else by tokens/s."""
     if any(report["wrong"] for report in runs):
         return max(runs, key=lambda report: report["wrong"])
     if paced:
@@ -64,9 +67,8 @@ def middle(runs: list[Report], paced: bool) -> Report:
     return order[(len(order) - 1) // 2]
 
 
-def main(argv: list[str]) -> int:
-    """Run the contestants by turns; exit status 1 when a token was wrong."""
-    args = parse(argv)
+def workload_of(args: argparse.Namespace) -> Workload:
+    """Return the workload that the options ask for."""
     paced = args.rate is not None
     work = Workload(
         batch=args.batch,
@@ -78,13 +80,20 @@ def main(argv: list[str]) -> int:
         check_later=args.check_later,
     )
     if work.churn and work.streams:
-        raise SystemExit("--churn is for whole messages: consumers tell steps by their offsets")
+        raise SystemExit("--churn needs whole messages: a consumer tells steps by token offsets")
+    return work
+
+
+def main(argv: list[str]) -> int:
+    """Run the contestants by turns. The exit status is 1 where a token is wrong."""
+    args = parse(argv)
+    work = workload_of(args)
     labels = args.only or [OURS, *RIVALS]
     runs: dict[str, list[Report]] = {label: [] for label in labels}
     for _ in range(args.repeat):
         for label in labels:
             runs[label].append(run(label, work))
-    reports = [middle(runs[label], paced) for label in labels]
+    reports = [middle(runs[label], work.rate is not None) for label in labels]
     console = Console()
     console.print(table(reports, work))
     for report in reports:
@@ -106,37 +115,41 @@ def main(argv: list[str]) -> int:
 
 
 def table(reports: list[Report], work: Workload) -> Table:
-    """Return the figures side by side; ours to theirs where ours ran."""
+    """Return the figures of all contestants, with the ratio to tokenpipe where it ran."""
     how = f"{work.rate:g} steps/s" if work.rate else "flood"
     how += ", changing rows" if work.churn else ""
     reading = "a consumer a request" if work.streams else "whole messages"
     view = Table(title=f"batch {work.batch}, {how}, {work.clients} client(s), {reading}")
     view.add_column("")
     heads = ["tokens/s", "ours is", "worker", "processor", "client", "total", "wrong"]
+    if work.rate:
+        heads += ["p50 / p99 / max ms", "growth"]
+    if work.streams:
+        heads.append("tokens an item p50 / p99")
     for head in heads:
         view.add_column(head, justify="right")
-    if work.rate:
-        view.add_column("p50 / p99 / max ms", justify="right")
-        view.add_column("growth", justify="right")
-    if work.streams:
-        view.add_column("tokens an item p50 / p99", justify="right")
     ours = next((r["tokens_per_s"] for r in reports if r["label"] == OURS), None)
     for report in reports:
-        if report["wrong"]:
-            view.add_row(report["label"], "-", "-", "-", "-", "-", "-", str(report["wrong"]))
-            continue
-        ratio = f"{ours / report['tokens_per_s']:.1f} times" if ours and not work.rate else ""
-        cpu = report["cpu_us_per_token"]
-        cells = [f"{report['tokens_per_s']:,}", ratio, *(f"{v:.3f}" for v in cpu.values()), "0"]
-        if work.rate:
-            took = report["latency_us"]
-            cells.append(" / ".join(f"{took[q] / 1000:.2f}" for q in ("p50", "p99", "max")))
-            cells.append(f"{report['backlog_growth']:.2f}")
-        if work.streams:
-            cells.append(f"{report['item_tokens']['p50']} / {report['item_tokens']['p99']}")
-        view.add_row(report["label"], *cells)
-    view.caption = "worker, processor, client, total: CPU µs a token, making and checking left out"
+        view.add_row(report["label"], *_cells(report, work, ours))
+    view.caption = (
+        "worker, processor, client, total: CPU µs a token, without making and checking tokens"
+    )
     return view
+
+
+def _cells(report: Report, work: Workload, ours: float | None) -> list[str]:
+    if report["wrong"]:
+        return [*["-"] * 6, str(report["wrong"])]
+    ratio = f"{ours / report['tokens_per_s']:.1f} times" if ours and not work.rate else ""
+    cpu = report["cpu_us_per_token"]
+    cells = [f"{report['tokens_per_s']:,}", ratio, *(f"{v:.3f}" for v in cpu.values()), "0"]
+    if work.rate:
+        took = report["latency_us"]
+        cells.append(" / ".join(f"{took[q] / 1000:.2f}" for q in ("p50", "p99", "max")))
+        cells.append(f"{report['backlog_growth']:.2f}")
+    if work.streams:
+        cells.append(f"{report['item_tokens']['p50']} / {report['item_tokens']['p99']}")
+    return cells
 
 
 if __name__ == "__main__":

@@ -1,8 +1,8 @@
-"""Ask whether any process grows: a paced load for minutes, each process's memory all along.
+"""Measure whether a process grows: its memory each second, under a paced load of some minutes.
 
-Requests come and go (their lengths are a production trace's), some are preempted, some aborted by
-the engine, some given up by their clients. Exit status 1 where a process grew beyond the limit
-between the end of the warm-up and the end, or where a token was wrong.
+Requests begin and end all the time, with the lengths of a production trace. Some are preempted,
+some aborted by the engine, some cancelled by their clients. The exit status is 1 where a process
+grew beyond the limit after the warm-up, or where a token was wrong.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ from tokenpipe.bench.run import run
 from tokenpipe.bench.traces import sample
 
 EVERY_S = 1.0
-BURST = 600  # requests at once in the beginning
-WINDOW_S = 10.0  # a figure is the median of so long
+BURST = 600  # requests at once at the beginning
+WINDOW_S = 10.0  # a figure is the median of this time
 
 
-class Samples:
-    """Seconds and MiB of one process, in memory that is taken at once: the watch must not grow."""
+class MemorySamples:
+    """Seconds and MiB of one process. The memory for them is taken at once, so it does not grow."""
 
     def __init__(self, most: int) -> None:
         self._at = array("d", bytes(8 * most))
@@ -43,7 +43,7 @@ class Samples:
         self._count = 0
 
     def add(self, at_s: float, mib: float) -> None:
-        """Keep a sample, while there is room."""
+        """Keep a sample, where there is room."""
         if self._count < len(self._at):
             self._at[self._count], self._mib[self._count] = at_s, mib
             self._count += 1
@@ -53,18 +53,18 @@ class Samples:
         return list(zip(self._at, self._mib, strict=True))[: self._count]
 
 
-class Watch:
-    """Look at this process and all its children once a second, while the bench runs."""
+class MemoryWatch:
+    """Read the memory of this process and all its children once a second, during the run."""
 
     def __init__(self, seconds: float) -> None:
         self._most = int(seconds / EVERY_S) + 60
-        self.samples: dict[str, Samples] = {}
+        self.samples: dict[str, MemorySamples] = {}
         self._names: dict[int, str] = {}
         self._begin = 0.0
         self._due = 0.0
 
-    def look(self, _: Progress) -> None:
-        """Take a sample where one is due; the first call is second 0."""
+    def update(self, _: Progress) -> None:
+        """Take samples where they are due. The first call is second 0."""
         now = time.monotonic()
         if now < self._due:
             return
@@ -76,15 +76,15 @@ class Watch:
                 name = self._names.get(pid) or self._names.setdefault(pid, _name(pid))
                 self._add(name, now, rss_mb(pid))
             except (ProcessLookupError, FileNotFoundError):
-                continue  # it has ended since
+                continue  # it has just ended
 
     def _add(self, name: str, now: float, mib: float) -> None:
         if name not in self.samples:
-            self.samples[name] = Samples(self._most)
+            self.samples[name] = MemorySamples(self._most)
         self.samples[name].add(now - self._begin, mib)
 
     def grown_mib(self, name: str, begin_s: float, end_s: float) -> tuple[float, float]:
-        """Return the MiB that a process had at `begin_s` and at `end_s`."""
+        """Return the MiB of a process at `begin_s` and at `end_s`."""
         pairs = self.samples[name].pairs()
         at = [
             statistics.median(mib for when, mib in pairs if abs(when - middle) <= WINDOW_S / 2)
@@ -102,7 +102,7 @@ def _children() -> list[int]:
 
 
 def _name(pid: int) -> str:
-    """Return what a child is, from its command line: `bench.worker 0.1`."""
+    """Return the role and rank of a child, from its command line: `bench.worker 0.1`."""
     words = Path(f"/proc/{pid}/cmdline").read_text().split("\0")
     module = words[words.index("-m") + 1].removeprefix("tokenpipe.")
     options = dict(pairwise(words))
@@ -112,10 +112,10 @@ def _name(pid: int) -> str:
 
 
 def write_trace(path: Path, seconds: float, arrivals: float) -> None:
-    """Write requests of real lengths: a burst, then so many a second at random.
+    """Write requests of real lengths: a burst, then `arrivals` a second at random.
 
-    The burst is more than any crowd that chance brings later, so that what a full house needs is
-    taken in the warm-up and what comes on top is growth.
+    The burst has more requests than later run at one time. So each process takes the memory for a
+    full load in the warm-up, and memory that it takes later is growth.
     """
     requests = sample(BURST + int(seconds * arrivals), seed=1, rate=arrivals).arrivals
     lines = ["timestamp_ms,input_length,output_length"]
@@ -126,22 +126,22 @@ def write_trace(path: Path, seconds: float, arrivals: float) -> None:
 
 
 def main(argv: list[str]) -> int:
-    """Soak, show, judge."""
+    """Run, print the figures, and return 1 where a process grew or a token was wrong."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.bench_soak", description=__doc__)
-    parser.add_argument("--seconds", type=float, default=600.0)
-    parser.add_argument("--warm-up", type=float, default=60.0, help="seconds before it counts")
+    parser.add_argument("--seconds", type=float, default=600.0, help="length of the run")
+    parser.add_argument("--warm-up", type=float, default=60.0, help="seconds that do not count")
     parser.add_argument("--limit", type=float, default=1.0, help="MiB that a process may grow")
     parser.add_argument("--arrivals", type=float, default=20.0, help="requests a second")
-    parser.add_argument("--rate", type=float, default=50.0, help="steps a second of a rank")
+    parser.add_argument("--rate", type=float, default=50.0, help="steps/s of each rank")
     parser.add_argument("--consume", choices=("columns", "streams"), default="columns")
-    parser.add_argument("--json", type=Path, help="file for all samples")
+    parser.add_argument("--json", type=Path, help="file for the report and all samples")
     args = parser.parse_args(argv)
-    watch = Watch(args.seconds)
+    watch = MemoryWatch(args.seconds)
     with tempfile.TemporaryDirectory(prefix="soak-") as directory:
         trace = Path(directory, "trace.csv")
         write_trace(trace, args.seconds, args.arrivals)
         report = run(
-            Options(trace=trace, rate=args.rate, abort_rate=0.1, consume=args.consume), watch.look
+            Options(trace=trace, rate=args.rate, abort_rate=0.1, consume=args.consume), watch.update
         )
     figures = {
         name: watch.grown_mib(name, args.warm_up, args.seconds) for name in sorted(watch.samples)

@@ -1,7 +1,7 @@
-"""Give each request a consumer of its own, and note when the last one had its token.
+"""Give each request an async consumer, and note when the last consumer had a step's token.
 
-Rivals share this fan-out, so that they differ by their path and not by their asyncio: a consumer is
-woken by a Future only when it is parked and takes all that has piled up.
+All rivals share this fan-out, so they differ in their path and not in their asyncio code. A
+consumer is woken by a Future only where it waits, and it takes all items that are there.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ ColumnsMessage = tuple[
 
 
 class Recorder:
-    """Note for each step when a consumer last took a token of it, and how large items were."""
+    """Note for each step when a consumer last took a token of it, and how large the items were."""
 
     def __init__(self, steps: int) -> None:
         self._last_ns = array("q", bytes(8 * steps))
@@ -46,41 +46,41 @@ class Recorder:
         self.items[after - before] += 1
 
     def last_ns(self) -> NDArray[np.int64]:
-        """Return when the last consumer had step n, 0 where none did."""
+        """Return i64[steps]: when the last consumer had each step, 0 where none had it."""
         return np.frombuffer(self._last_ns, dtype=np.int64)
 
     def check(self, checker: Checker) -> None:
-        """Hand everything that came to the checker; each request ends with EOS."""
+        """Check all tokens that came. Each request ends with EOS."""
         for key, ids in self.tokens.items():
             check_request(checker, key, 0, ids, True)
 
 
-class Stream:
-    """What one consumer has not yet taken."""
+class FanoutStream:
+    """The items that one consumer has not taken yet."""
 
-    __slots__ = ("_items", "_parked")
+    __slots__ = ("_items", "_waiter")
 
     def __init__(self) -> None:
         self._items: list[Item] = []
-        self._parked: asyncio.Future[None] | None = None
+        self._waiter: asyncio.Future[None] | None = None
 
     def put(self, item: Item) -> None:
         """Add an item; wake the consumer where it waits."""
         self._items.append(item)
-        if self._parked is not None:
-            self._parked.set_result(None)
-            self._parked = None
+        if self._waiter is not None:
+            self._waiter.set_result(None)
+            self._waiter = None
 
     async def get(self) -> list[Item]:
-        """Return all that has piled up, at least one item."""
+        """Return all items that are there; wait for one where there is none."""
         if not self._items:
-            self._parked = asyncio.get_running_loop().create_future()
-            await self._parked
+            self._waiter = asyncio.get_running_loop().create_future()
+            await self._waiter
         items, self._items = self._items, []
         return items
 
 
-async def consume(key: int, stream: Stream, recorder: Recorder) -> None:
+async def consume(key: int, stream: FanoutStream, recorder: Recorder) -> None:
     """Take the tokens of one request until it ends."""
     ids = recorder.tokens.setdefault(key, [])
     over = False
@@ -97,7 +97,7 @@ async def consume(key: int, stream: Stream, recorder: Recorder) -> None:
 def check_request(
     checker: Checker, key: int, offset: int, ids: list[int] | NDArray[np.int32], ended: bool
 ) -> None:
-    """Check some tokens of one request; the last one of all is EOS and nothing else."""
+    """Check tokens of one request. Where it ended, the last of them must be EOS."""
     if not ended:
         checker.stream(key, offset, list(ids))
         return
@@ -113,7 +113,7 @@ def check_columns(
     tokens: NDArray[np.int32],
     ended: Iterable[int],
 ) -> int:
-    """Check a message that came as columns; return how many requests ended in it."""
+    """Check a message of columns; return how many requests end in it."""
     over = set(ended)
     if not over:
         checker.rows(keys, offsets, counts, tokens)

@@ -1,7 +1,7 @@
-"""Open many streamed completions at once and count what comes: the load of bench_http.
+"""Open many streamed completions at once and count their events: the load of bench_http.
 
-`python -m benchmarks.http_load --url URL --streams N --tokens N` prints one line of JSON once every
-stream has ended. It reads bytes and parses no JSON, so that it costs less than what it measures.
+`python -m benchmarks.http_load --url URL --streams N --tokens N` prints one line of JSON when all
+streams have ended. It searches the bytes and parses no JSON, so it costs less than the server.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ _TOKENS = re.compile(rb'"completion_tokens": ?(\d+)')
 _TAIL = 2048
 
 
-class Stream(asyncio.Protocol):
-    """One call, from its request to its [DONE]."""
+class CompletionCall(asyncio.Protocol):
+    """One call, from the request to its [DONE]."""
 
     def __init__(self, request: bytes, done: asyncio.Future[None]) -> None:
         self.events = 0
@@ -37,7 +37,7 @@ class Stream(asyncio.Protocol):
         transport.write(self._request)
 
     def data_received(self, data: bytes) -> None:
-        """Count events; each ends with an empty line."""
+        """Count the events. Each one ends with an empty line."""
         self.events += data.count(b"\n\n") + (self._tail[-1:] == b"\n" == data[:1])
         self._tail = (self._tail + data)[-_TAIL:] if len(data) < _TAIL else data[-_TAIL:]
         if b"data: [DONE]" in self._tail:
@@ -46,7 +46,7 @@ class Stream(asyncio.Protocol):
             self._end()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """End, whether it was done or not."""
+        """End the call, complete or not."""
         self._end()
 
     def _end(self) -> None:
@@ -57,7 +57,7 @@ class Stream(asyncio.Protocol):
 
 
 async def load(url: str, streams: int, tokens: int) -> dict[str, float]:
-    """Run it once."""
+    """Run all streams once; return wall_s, events, tokens and the number of short streams."""
     host, port = url.removeprefix("http://").split(":")
     body = json.dumps(
         {
@@ -73,7 +73,10 @@ async def load(url: str, streams: int, tokens: int) -> dict[str, float]:
     waits = [loop.create_future() for _ in range(streams)]
     begin = time.monotonic()
     made = await asyncio.gather(
-        *(loop.create_connection(partial(Stream, request, w), host, int(port)) for w in waits)
+        *(
+            loop.create_connection(partial(CompletionCall, request, w), host, int(port))
+            for w in waits
+        )
     )
     await asyncio.gather(*waits)
     wall = time.monotonic() - begin
@@ -89,9 +92,9 @@ async def load(url: str, streams: int, tokens: int) -> dict[str, float]:
 def main(argv: Sequence[str]) -> int:
     """Print the counts as JSON."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--url", required=True)
-    parser.add_argument("--streams", type=int, required=True)
-    parser.add_argument("--tokens", type=int, required=True)
+    parser.add_argument("--url", required=True, help="the server, as http://HOST:PORT")
+    parser.add_argument("--streams", type=int, required=True, help="streams at once")
+    parser.add_argument("--tokens", type=int, required=True, help="tokens of each stream")
     args = parser.parse_args(argv)
     print(json.dumps(asyncio.run(load(args.url, args.streams, args.tokens))))
     return 0

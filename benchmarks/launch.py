@@ -1,91 +1,53 @@
-"""Start the sides of a run, each a process, and add up what they report."""
+"""Run a rival once, and add up what the processes of a run report."""
 
 from __future__ import annotations
 
-import multiprocessing
 import tempfile
-import time
 from collections import Counter
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from tokenpipe.bench.samples import percentiles_us
 
-from . import sides
+from . import rival_processes
+from .processes import CONTEXT, START_S, BenchProcess
 from .rivals.links import QueueLinks, ZmqLinks
 from .workload import Workload
 
-CONTEXT = multiprocessing.get_context("spawn")
-START_S = 60.0
 Report = dict[str, Any]
 
 
-class Side:
-    """One process of a run and the pipe to it."""
-
-    def __init__(self, name: str, target: Callable[..., None], *args: Any) -> None:
-        self.name = name
-        self._pipe, theirs = CONTEXT.Pipe()
-        self.process = CONTEXT.Process(target=target, args=(theirs, *args), name=name, daemon=True)
-        self.process.start()
-        theirs.close()
-
-    def tell(self, what: Any) -> None:
-        """Send a word."""
-        self._pipe.send(what)
-
-    def hear(self, timeout_s: float) -> Any:
-        """Return its next word. TimeoutError or EOFError where it does not come."""
-        if not self._pipe.poll(timeout_s):
-            raise TimeoutError(f"{self.name} said nothing for {timeout_s:.0f} s")
-        return self._pipe.recv()
-
-    def spoke(self) -> bool:
-        """Say whether a word is there, or the end of it."""
-        return self._pipe.poll(0)
-
-    def leave(self) -> None:
-        """Let it go; end it where it does not."""
-        try:
-            self._pipe.send("bye")
-            self.process.join(10)
-        except BrokenPipeError:
-            self.process.join()  # it is gone already
-        if self.process.is_alive():
-            self.process.kill()
-            self.process.join()
-        self._pipe.close()
-        self.process.close()
-
-
 def run_rival(label: str, work: Workload) -> Report:
-    """Run a rival once."""
+    """Run the rival `label` once; return its report."""
     with tempfile.TemporaryDirectory(prefix="rival-") as directory:
         names = ["steps", *(f"client{index}" for index in range(work.clients))]
         links: ZmqLinks | QueueLinks = ZmqLinks(directory)
         if label == "mp_queue":
             links = QueueLinks.make(CONTEXT, names)
         clients = [
-            Side(f"{label} client {index}", sides.client, label, work, links, index)
+            BenchProcess(
+                f"{label} client {index}", rival_processes.client, label, work, links, index
+            )
             for index in range(work.clients)
         ]
-        processor = Side(f"{label} processor", sides.processor, label, work, links)
-        worker = Side(f"{label} worker", sides.worker, label, work, links)
-        all_sides = [*clients, processor, worker]
+        processor = BenchProcess(
+            f"{label} processor", rival_processes.processor, label, work, links
+        )
+        worker = BenchProcess(f"{label} worker", rival_processes.worker, label, work, links)
+        processes = [*clients, processor, worker]
         try:
-            for side in all_sides:
-                side.hear(START_S)
-            for side in all_sides:
-                side.tell("go")
+            for process in processes:
+                process.receive(START_S)
+            for process in processes:
+                process.send("go")
             patience_s = START_S + 20 * work.seconds
-            worked = worker.hear(patience_s)
-            processed = processor.hear(patience_s)
-            read = [side.hear(patience_s) for side in clients]
+            worked = worker.receive(patience_s)
+            processed = processor.receive(patience_s)
+            read = [client.receive(patience_s) for client in clients]
         finally:
-            for side in all_sides:
-                side.leave()
+            for process in processes:
+                process.stop()
     return summarise(label, work, worked, processed["cpu_s"], read)
 
 
@@ -122,7 +84,10 @@ def summarise(
 
 
 def _latency(work: Workload, begins: list[int], lasts: list[Any]) -> Report:
-    """Return the time from a step's publish to its last consumer, less half a second at first."""
+    """Return the time from a step's publish to its last consumer. The first 0.5 s do not count.
+
+    `backlog_growth` is the median of the last quarter over that of the first.
+    """
     steps = min(len(begins), *(len(last) for last in lasts))
     last = np.max([last[:steps] for last in lasts], axis=0)
     warm = int((work.rate or 0) / 2)
@@ -131,7 +96,7 @@ def _latency(work: Workload, begins: list[int], lasts: list[Any]) -> Report:
     first, end = np.median(took[:quarter]), np.median(took[-quarter:])
     return {
         "latency_us": percentiles_us(took),
-        "backlog_growth": round(float(end / first), 2),  # last quarter's median to the first's
+        "backlog_growth": round(float(end / first), 2),
     }
 
 
@@ -142,11 +107,3 @@ def _items(counts: list[dict[int, int]]) -> dict[str, int]:
     sizes = np.repeat(*map(np.array, zip(*sorted(total.items()), strict=True)))
     p50, p99, top = np.percentile(sizes, (50, 99, 100), method="higher")
     return {"p50": int(p50), "p99": int(p99), "max": int(top)}
-
-
-def until(fact: Callable[[], bool], timeout_s: float, what: str) -> None:
-    """Call `fact`, which waits by itself, until it holds. TimeoutError names what did not."""
-    deadline = time.monotonic() + timeout_s
-    while not fact():
-        if time.monotonic() > deadline:
-            raise TimeoutError(f"{what} did not come true within {timeout_s:.0f} s")

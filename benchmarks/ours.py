@@ -1,4 +1,4 @@
-"""Run tokenpipe on the same workload, through its public face: what the rivals stand beside."""
+"""Run tokenpipe on the same workload as the rivals, through its public interface."""
 
 from __future__ import annotations
 
@@ -20,10 +20,12 @@ from tokenpipe.types import Request, SamplingParams
 from tokenpipe.wire import OutputFrame
 from tokenpipe.worker import Publisher
 
+from .clients import read_columns, recorder_for, streams_report
+from .collector import freeze_collector
 from .fanout import ColumnsMessage, Recorder
-from .launch import START_S, Side, summarise, until
-from .machine import settle
-from .sides import drive, read_columns, recorder_for, streams_report
+from .launch import summarise
+from .processes import START_S, BenchProcess, until
+from .publish_steps import publish_steps
 from .workload import EOS, MAX_TOKENS, Workload
 
 LABEL = "tokenpipe"
@@ -32,14 +34,17 @@ Report = dict[str, Any]
 
 
 def run_ours(work: Workload) -> Report:
-    """Run once: the engine is this process, worker and clients are their own."""
-    return summarise(LABEL, work, *carry(work, worker))
+    """Run once. The engine is this process; the worker and the clients are children."""
+    return summarise(LABEL, work, *run_pipeline(work, worker))
 
 
-def carry(
-    work: Workload, play_worker: Callable[..., None], *args: Any
+def run_pipeline(
+    work: Workload, run_worker: Callable[..., None], *args: Any
 ) -> tuple[Report, float, list[Report]]:
-    """Run with that worker; return its report, the processor's CPU s, the clients' reports."""
+    """Run with `run_worker(pipe, endpoint, work, *args)` as the worker's process.
+
+    Returns the worker's report, the processor's CPU seconds and the clients' reports.
+    """
     topology = Topology.model_validate(
         {
             "slots_per_rank": work.batch,
@@ -50,36 +55,36 @@ def carry(
         }
     )
     with Pipeline(topology) as pipe:
-        sides = [
-            Side(f"{LABEL} client {index}", client, pipe.endpoint, work, index)
+        clients = [
+            BenchProcess(f"{LABEL} client {index}", client, pipe.endpoint, work, index)
             for index in range(work.clients)
         ]
-        worker_side = Side(f"{LABEL} worker", play_worker, pipe.endpoint, work, *args)
-        all_sides = [*sides, worker_side]
+        worker_process = BenchProcess(f"{LABEL} worker", run_worker, pipe.endpoint, work, *args)
+        processes = [*clients, worker_process]
         try:
             handles, keys = _bind(pipe, work)
-            for side in all_sides:
-                _hear(pipe, side, START_S)
+            for process in processes:
+                _receive(pipe, process, START_S)
             before_s = _processor_cpu_s(pipe)
-            for side in sides:
-                side.tell("go")
-            worker_side.tell((handles, keys))
+            for process in clients:
+                process.send("go")
+            worker_process.send((handles, keys))
             patience_s = START_S + 20 * work.seconds
-            worked = _hear(pipe, worker_side, patience_s)
-            read = [_hear(pipe, side, patience_s) for side in sides]
+            worked = _receive(pipe, worker_process, patience_s)
+            read = [_receive(pipe, process, patience_s) for process in clients]
             processor_s = _processor_cpu_s(pipe) - before_s
         finally:
-            for side in all_sides:
-                side.leave()
+            for process in processes:
+                process.stop()
     return worked, processor_s, read
 
 
 def _bind(pipe: Pipeline, work: Workload) -> tuple[list[int], list[int]]:
-    """Bind every request as it is submitted, in one step; return handles and keys by slot."""
+    """Bind all requests in one step, in order of arrival; return handles and keys by slot."""
     requests: list[Request] = []
     up: list[int] = []
 
-    def there() -> bool:
+    def all_are_there() -> bool:
         pipe.wait(0.1)
         for event in pipe.poll():
             if isinstance(event, Submitted):
@@ -88,24 +93,24 @@ def _bind(pipe: Pipeline, work: Workload) -> tuple[list[int], list[int]]:
                 up.append(event.dp_rank)
         return bool(up) and len(requests) == work.batch
 
-    until(there, START_S, "all requests submitted and the rank up")
+    until(all_are_there, START_S, "all requests and the rank")
     with pipe.step(0) as commands:
         handles = [commands.bind(request, slot) for slot, request in enumerate(requests)]
-    if work.streams:  # a stream is known by the id its caller gave
+    if work.streams:  # the key of a stream is the id that its caller gave
         return handles, [int(request.external_id) for request in requests]
     return handles, [request.internal_id for request in requests]
 
 
-def _hear(pipe: Pipeline, side: Side, timeout_s: float) -> Any:
-    """Serve the pipeline until a side says something."""
+def _receive(pipe: Pipeline, process: BenchProcess, timeout_s: float) -> Any:
+    """Run the engine until a process sends a message; return the message."""
 
-    def spoke() -> bool:
+    def is_there() -> bool:
         pipe.wait(0.05)
         pipe.poll()
-        return side.spoke()
+        return process.has_message()
 
-    until(spoke, timeout_s, f"a word of {side.name}")
-    return side.hear(0.1)
+    until(is_there, timeout_s, f"a message of {process.name}")
+    return process.receive(0.1)
 
 
 def _processor_cpu_s(pipe: Pipeline) -> float:
@@ -113,9 +118,9 @@ def _processor_cpu_s(pipe: Pipeline) -> float:
 
 
 def worker(pipe: Connection, endpoint: str, work: Workload) -> None:
-    """Play the worker: publish what `drive` makes."""
+    """Publish the steps of the workload."""
     with Publisher(endpoint, dp_rank=0, tp_rank=0) as publisher:
-        settle()
+        freeze_collector()
         pipe.send("ready")
         handle_list, keys = pipe.recv()
         every = np.array(handle_list, dtype=np.int64)
@@ -125,16 +130,16 @@ def worker(pipe: Connection, endpoint: str, work: Workload) -> None:
             handles = every if len(rows) == len(every) else every[rows]
             publish(number, handles, tokens)
 
-        report = drive(work, keys, step)
+        report = publish_steps(work, keys, step)
         publisher.close()
         pipe.send(report)
         pipe.recv()
 
 
 def client(pipe: Connection, endpoint: str, work: Workload, index: int) -> None:
-    """Play a client: read whole frames, or give each request a consumer."""
+    """Read whole frames, or give each request a consumer."""
     if work.streams:
-        report = asyncio.run(_stream_all(pipe, endpoint, work, index))
+        report = asyncio.run(_read_streams(pipe, endpoint, work, index))
     else:
         report = _read_columns(pipe, endpoint, work, index)
     pipe.send(report)
@@ -143,15 +148,15 @@ def client(pipe: Connection, endpoint: str, work: Workload, index: int) -> None:
 
 def _read_columns(pipe: Connection, endpoint: str, work: Workload, index: int) -> Report:
     checker = Checker()
-    with Client(endpoint, name=f"client-{index}") as me:
-        keys = [me.submit([0], PARAMS) for _ in work.keys_of(index)]
+    with Client(endpoint, name=f"client-{index}") as opened:
+        keys = [opened.submit([0], PARAMS) for _ in work.keys_of(index)]
         for key in keys:
             checker.add(key)
-        settle()
+        freeze_collector()
         pipe.send("ready")
         pipe.recv()
         meter = UsageMeter.start()
-        return read_columns(map(_message, me.frames()), checker, meter, work, index)
+        return read_columns(map(_message, opened.frames()), checker, meter, work, index)
 
 
 def _message(frame: OutputFrame) -> ColumnsMessage:
@@ -160,16 +165,16 @@ def _message(frame: OutputFrame) -> ColumnsMessage:
     return frame.keys, frame.offsets, counts, frame.tokens, ended
 
 
-async def _stream_all(pipe: Connection, endpoint: str, work: Workload, index: int) -> Report:
+async def _read_streams(pipe: Connection, endpoint: str, work: Workload, index: int) -> Report:
     recorder = recorder_for(work)
     checker = Checker()
-    async with AsyncClient(endpoint, name=f"client-{index}") as me:
+    async with AsyncClient(endpoint, name=f"client-{index}") as opened:
         tasks = []
         for key in work.keys_of(index):
             checker.add(key)
-            tasks.append(asyncio.create_task(_consume(me, key, recorder)))
-        await asyncio.sleep(0)  # every request is on its way before "ready"
-        settle()
+            tasks.append(asyncio.create_task(_consume(opened, key, recorder)))
+        await asyncio.sleep(0)  # each task submits its request before "ready"
+        freeze_collector()
         pipe.send("ready")
         await asyncio.to_thread(pipe.recv)
         meter = UsageMeter.start()
@@ -177,9 +182,9 @@ async def _stream_all(pipe: Connection, endpoint: str, work: Workload, index: in
         return streams_report(recorder, checker, meter)
 
 
-async def _consume(me: AsyncClient, key: int, recorder: Recorder) -> None:
+async def _consume(opened: AsyncClient, key: int, recorder: Recorder) -> None:
     ids = recorder.tokens.setdefault(key, [])
-    async for out in me.generate([0], PARAMS, request_id=str(key)):
+    async for out in opened.generate([0], PARAMS, request_id=str(key)):
         before = len(ids)
         if out.offset != before:
             recorder.misplaced += abs(out.offset - before)

@@ -1,9 +1,9 @@
-"""Real vocabularies, as tokenizer.json files, from what PyPI packages ship.
+"""Real vocabularies, made of data that PyPI packages contain.
 
-`mistral-common` has a byte-level one of 131,072 entries (tekken) and a SentencePiece one with byte
-fallback; a GPT-2 style one is trained on the documentation that Python itself ships. They are for
-decoding: those of mistral-common are written without their merges, and `encode` takes the longest
-word that fits.
+`mistral-common` has a byte-level vocabulary of 131,072 entries (tekken), and one of SentencePiece
+with byte fallback. A third one, in the form of GPT-2's, is trained on Python's own documentation.
+All are for decoding: those of mistral-common have no merges, and `encode` takes the longest word
+that fits.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def tekken() -> Tokenizer:
 
 
 def sentencepiece() -> Tokenizer:
-    """Return a SentencePiece vocabulary with byte fallback, decoded as Llama 2 and Mistral are."""
+    """Return a SentencePiece vocabulary with byte fallback, and the decoder of Llama 2."""
     vocab, special = {}, []
     pieces = _pieces((DATA / "tokenizer.model.v1").read_bytes())
     for i, (piece, kind) in enumerate(pieces):
@@ -68,7 +68,7 @@ def sentencepiece() -> Tokenizer:
 
 
 def gpt2_style(size: int = 4000) -> Tokenizer:
-    """Return a byte-level BPE trained on Python's own documentation."""
+    """Return a byte-level BPE vocabulary, trained on Python's own documentation."""
     tokenizer = Tokenizer(models.BPE())
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     tokenizer.decoder = decoders.ByteLevel()
@@ -84,7 +84,7 @@ def gpt2_style(size: int = 4000) -> Tokenizer:
 
 
 def words_of(tokenizer: Tokenizer) -> dict[bytes, int]:
-    """Return the bytes of every ordinary word of one of these vocabularies."""
+    """Return the token id of each word, by its bytes. Added tokens are left out."""
     letters = dict(_byte_letters())
     level = "ByteLevel" in tokenizer.decoder.__getstate__().decode()
     added = tokenizer.get_added_tokens_decoder()
@@ -102,7 +102,7 @@ def words_of(tokenizer: Tokenizer) -> dict[bytes, int]:
 
 
 def encode(words: dict[bytes, int], text: str) -> list[int]:
-    """Return ids that read as the text: the longest word each time."""
+    """Return token ids of the text: at each place the longest word. ValueError where none fits."""
     raw, at, ids = text.encode(), 0, []
     longest = max(map(len, words))
     while at < len(raw):
@@ -125,7 +125,7 @@ def _byte_letters() -> Iterator[tuple[str, int]]:
 
 
 def _pieces(model: bytes) -> Iterator[tuple[str, int]]:
-    """Yield (piece, type) of a SentencePiece model: field 1 of the protobuf, repeated."""
+    """Yield (piece, type) of a SentencePiece model: the repeated field 1 of its protobuf."""
     for field, value in _fields(model):
         if field == 1:
             assert isinstance(value, bytes)

@@ -1,7 +1,7 @@
-"""Say what is carried: a batch of requests of which each gets one token a step, until time is up.
+"""The load of one run: a batch of requests. Each one gets a token a step until the time is over.
 
-Every token is known beforehand (`tokenpipe.bench.oracle`); the last one of each request is `EOS`,
-so a request ends the way requests end: because its processor saw a stop token.
+Each token is known before (`tokenpipe.bench.oracle`). The last token of each request is `EOS`, so
+its processor ends it, as it ends any request.
 """
 
 from __future__ import annotations
@@ -13,26 +13,26 @@ from numpy.typing import NDArray
 
 from tokenpipe.bench.oracle import VOCAB_SIZE, mix, seeds
 
-EOS = VOCAB_SIZE  # beside all tokens the oracle knows
+EOS = VOCAB_SIZE  # the oracle makes no such token
 MAX_TOKENS = 1 << 20
 STEPS_AT_A_TIME = 64
 
 
 @dataclass(frozen=True, slots=True)
 class Workload:
-    """One run: who consumes how, and for how long it is fed."""
+    """What one run publishes, and how its clients read."""
 
     batch: int = 256
     clients: int = 1
     seconds: float = 2.0
-    rate: float | None = None  # steps/s; None is flood
-    at_once: int = 1  # steps that a sleep of the pace leads to
-    churn: bool = False  # each step one request, by turns, gets no token, as in a chunked prefill
-    streams: bool = False  # every request has its own async consumer, else whole messages are read
-    check_later: bool = False  # whole messages are kept and checked once all are there
+    rate: float | None = None  # steps/s; None: no limit
+    at_once: int = 1  # steps after each sleep, where there is a rate
+    churn: bool = False  # in each step another request gets no token, as in a chunked prefill
+    streams: bool = False  # each request has an async consumer; else whole messages are read
+    check_later: bool = False  # whole messages are checked when all have come
 
     def client_of(self, slot: int) -> int:
-        """Return the client whose request sits in `slot`."""
+        """Return the client of the request in `slot`."""
         return slot % self.clients
 
     def keys_of(self, client: int) -> list[int]:
@@ -42,12 +42,12 @@ class Workload:
 
 
 def key(client: int, index: int) -> int:
-    """Return the u64 key of a client's request: its own high half, then a counter."""
+    """Return the u64 key of a request: the client's number in the high half, then a counter."""
     return (0x70_6B_00_01 + client) << 32 | index
 
 
-class Turns:
-    """Make the rows of each step: all of them, or with churn all but one, by turns."""
+class StepRows:
+    """Make the rows of each step: those of all requests, or with `churn` of all but one."""
 
     def __init__(self, keys: list[int], churn: bool) -> None:
         self._tokens = Tokens(keys)
@@ -56,7 +56,7 @@ class Turns:
         self._some = [np.delete(every, out) for out in every] if churn else []
 
     def step(self, number: int) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
-        """Return places in the batch i64[n] and their tokens i32[n]."""
+        """Return positions in the batch i64[n] and their tokens i32[n]."""
         if not self._some:
             return self._all, self._tokens.step()
         rows = self._some[number % len(self._some)]
@@ -64,9 +64,9 @@ class Turns:
 
 
 class Tokens:
-    """Make the tokens of one batch, step by step: i32[batch], valid until the next call.
+    """Make the tokens of one batch, a step at a time: i32[batch], valid until the next call.
 
-    They are made for many steps at a time: what making them costs is no path's.
+    They are made for many steps at once, because no path is charged for making them.
     """
 
     def __init__(self, keys: list[int]) -> None:
@@ -76,7 +76,7 @@ class Tokens:
         self._made: list[NDArray[np.int32]] = []
 
     def step(self) -> NDArray[np.int32]:
-        """Return the next token of every request."""
+        """Return the next token of each request."""
         if not self._made:
             walks = self._walk + self._ahead
             self._walk += np.uint32(STEPS_AT_A_TIME) * self._stride
@@ -84,7 +84,7 @@ class Tokens:
         return self._made.pop()
 
     def step_of(self, rows: NDArray[np.int64]) -> NDArray[np.int32]:
-        """Return the next token of some requests, by their places; not to be mixed with `step`."""
+        """Return the next token of the requests at these positions. Do not mix with `step`."""
         out = self._walk[rows]
         self._walk[rows] += self._stride[rows]
         return mix(out, self._scratch[0, : len(rows)])

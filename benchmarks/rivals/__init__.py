@@ -1,8 +1,8 @@
-"""Other ways of the same path, each written as well as its way allows.
+"""Other implementations of the same path, each as fast as its approach allows.
 
-A rival is a module with a `LABEL` and three classes: `Send` (in the worker's process), `Process`
-(in the processor's) and `Receive` (in the client's). What they exchange is theirs; who calls them,
-how long and with what is the same for all (`benchmarks.sides`).
+A rival is a module with a `LABEL` and three classes: `Send` runs in the worker's process, `Process`
+in the processor's and `Receive` in the client's. Each rival has a message format of its own. The
+code that calls them is the same for all (`benchmarks.rival_processes`).
 """
 
 from __future__ import annotations

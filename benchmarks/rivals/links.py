@@ -1,4 +1,4 @@
-"""Carry messages between a rival's processes: ZeroMQ over ipc, or a standard queue."""
+"""The links between a rival's processes: ZeroMQ over ipc, or a standard queue."""
 
 from __future__ import annotations
 
@@ -10,51 +10,51 @@ from typing import Any, Protocol
 import zmq
 
 
-class Inbox(Protocol):
+class LinkReceiver(Protocol):
     """The receiving end of a link."""
 
     def recv(self) -> Any:
-        """Return the next message; waits for it."""
+        """Wait for the next message and return it."""
 
     def ready(self) -> list[Any]:
-        """Return what is there, up to 32 messages; never waits."""
+        """Return the messages that are there, 32 at most, without waiting."""
 
     def fileno(self) -> int:
-        """Return what an event loop can wait on."""
+        """Return a descriptor that an event loop can wait for."""
 
     def more(self) -> bool:
-        """Say whether a message is there though the descriptor stays silent."""
+        """Return whether a message is there that the descriptor does not report."""
 
 
-class Outbox(Protocol):
+class LinkSender(Protocol):
     """The sending end of a link."""
 
     def send(self, message: Any) -> None:
-        """Send; waits while the link is full."""
+        """Send a message; wait while the link is full."""
 
 
 @dataclass(frozen=True)
 class ZmqLinks:
-    """PUSH that connects, PULL that binds, one pair a link, ZeroMQ's own bounds."""
+    """Links of a PUSH socket that connects and a PULL socket that binds, with default bounds."""
 
     directory: str
 
-    def inbox(self, name: str) -> ZmqInbox:
-        """Bind a link."""
+    def receiver(self, name: str) -> ZmqReceiver:
+        """Bind the receiving end of a link."""
         socket: zmq.Socket[bytes] = zmq.Context.instance().socket(zmq.PULL)
         socket.bind(f"ipc://{self.directory}/{name}")
-        return ZmqInbox(socket)
+        return ZmqReceiver(socket)
 
-    def outbox(self, name: str) -> zmq.Socket[bytes]:
-        """Connect a link."""
+    def sender(self, name: str) -> zmq.Socket[bytes]:
+        """Connect the sending end of a link."""
         socket: zmq.Socket[bytes] = zmq.Context.instance().socket(zmq.PUSH)
         socket.connect(f"ipc://{self.directory}/{name}")
         return socket
 
 
 @dataclass(frozen=True)
-class ZmqInbox:
-    """A PULL socket, read without zmq.asyncio, whose futures would cost more than the message."""
+class ZmqReceiver:
+    """A PULL socket without zmq.asyncio, whose futures cost more than a message."""
 
     socket: zmq.Socket[bytes]
 
@@ -63,7 +63,7 @@ class ZmqInbox:
         return self.socket.recv()
 
     def ready(self) -> list[bytes]:
-        """Return what is there."""
+        """Return the messages that are there, 32 at most."""
         messages: list[bytes] = []
         while len(messages) < 32:
             try:
@@ -77,32 +77,32 @@ class ZmqInbox:
         return int(self.socket.getsockopt(zmq.FD))
 
     def more(self) -> bool:
-        """Say whether a message is there, which the descriptor tells only once."""
+        """Return whether a message is there: the descriptor reports it only once."""
         return bool(int(self.socket.getsockopt(zmq.EVENTS)) & zmq.POLLIN)
 
 
 @dataclass(frozen=True)
 class QueueLinks:
-    """One `multiprocessing.Queue` a link, made by the parent."""
+    """Links of one `multiprocessing.Queue` each, which the parent makes."""
 
     queues: dict[str, Any] = field(default_factory=dict)
 
     @classmethod
     def make(cls, context: SpawnContext, names: list[str]) -> QueueLinks:
-        """Make the queues of all links, as bounded as ZeroMQ's are."""
+        """Make the queues of all links, with the bounds that ZeroMQ has."""
         return cls({name: context.Queue(2000) for name in names})
 
-    def inbox(self, name: str) -> QueueInbox:
+    def receiver(self, name: str) -> QueueReceiver:
         """Return the reading end."""
-        return QueueInbox(self.queues[name])
+        return QueueReceiver(self.queues[name])
 
-    def outbox(self, name: str) -> QueueOutbox:
+    def sender(self, name: str) -> QueueSender:
         """Return the writing end."""
-        return QueueOutbox(self.queues[name])
+        return QueueSender(self.queues[name])
 
 
 @dataclass(frozen=True)
-class QueueInbox:
+class QueueReceiver:
     """The reading end of a queue."""
 
     queue: Any
@@ -112,7 +112,7 @@ class QueueInbox:
         return self.queue.get()
 
     def ready(self) -> list[Any]:
-        """Return what is there."""
+        """Return the messages that are there, 32 at most."""
         messages: list[Any] = []
         while len(messages) < 32:
             try:
@@ -122,20 +122,20 @@ class QueueInbox:
         return messages
 
     def fileno(self) -> int:
-        """Return the pipe's descriptor; waiting on it is the cheapest way a loop can."""
+        """Return the descriptor of the queue's pipe, the cheapest thing to wait for."""
         return int(self.queue._reader.fileno())
 
     def more(self) -> bool:
-        """Say whether a message is there; the descriptor tells by itself."""
+        """Return False: the descriptor reports each message."""
         return False
 
 
 @dataclass(frozen=True)
-class QueueOutbox:
+class QueueSender:
     """The writing end of a queue."""
 
     queue: Any
 
     def send(self, message: Any) -> None:
-        """Send; waits while the queue is full."""
+        """Send a message; wait while the queue is full."""
         self.queue.put(message)

@@ -1,6 +1,6 @@
-"""The standard library's way: tuples through `multiprocessing.Queue`, and a lean Python loop.
+"""The standard library: tuples through `multiprocessing.Queue`, and a short Python loop.
 
-The queue pickles in a thread of its own, which has to get the GIL from the thread that computes.
+The queue pickles in a thread of its own, which must get the GIL from the thread that computes.
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from .faces import Bound, Columns, Delta, columns_of
+from .protocols import Bound, Columns, Delta, columns_of
 
 LABEL = "mp_queue"
 
@@ -16,17 +16,17 @@ Row = tuple[int, list[int]]
 
 
 class Send:
-    """Hand over slots and tokens as lists: the leanest thing a queue can pickle."""
+    """Send slots and tokens as lists, which a queue pickles fastest."""
 
     def message(
         self, step: int, slots: NDArray[np.int64], tokens: NDArray[np.int32]
     ) -> tuple[int, list[int], list[int]]:
-        """Return the step."""
+        """Return the step as a tuple."""
         return step, slots.tolist(), tokens.tolist()
 
 
 class Process:
-    """Walk the rows once, into one list a client."""
+    """Read the rows once, into one list for each client."""
 
     def __init__(self, requests: list[Bound]) -> None:
         self._requests: dict[int, tuple[Bound, list[int]]] = {r.slot: (r, []) for r in requests}
@@ -51,7 +51,7 @@ class Process:
 
 
 class Receive:
-    """Take the deltas as they come."""
+    """Return the deltas unchanged."""
 
     def deltas(self, message: list[Delta]) -> list[Delta]:
         """Return one delta a row."""

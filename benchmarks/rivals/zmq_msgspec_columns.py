@@ -1,8 +1,8 @@
-"""The best that Python does without C of its own: byte columns by msgspec, numpy over whole steps.
+"""The fastest Python without own C code: byte columns by msgspec, numpy over whole steps.
 
-Request state lies in arrays indexed by slot. What depends only on who is in the batch (the split by
-client, the keys of its rows) is kept while the batch stays the same. Rows hold one token; a
-general one would have to leave this path.
+The state of the requests is in arrays, indexed by slot. Values that depend only on the batch (the
+split by client, the keys of the rows) are kept while the batch does not change. A row has one
+token here; rows of several tokens would need another path.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from .faces import Bound, Columns, Delta
+from .protocols import Bound, Columns, Delta
 
 LABEL = "zmq_msgspec_columns"
 
@@ -27,7 +27,7 @@ class Step(msgspec.Struct, array_like=True, gc=False):
 
 
 class Output(msgspec.Struct, array_like=True, gc=False):
-    """What a client gets of a step: keys u64[n], offsets i64[n], tokens i32[n], ended rows."""
+    """A client's part of a step: keys u64[n], offsets i64[n], tokens i32[n], rows that ended."""
 
     keys: bytes
     offsets: bytes
@@ -36,7 +36,7 @@ class Output(msgspec.Struct, array_like=True, gc=False):
 
 
 class Send:
-    """Send the arrays as they are."""
+    """Send the bytes of the arrays."""
 
     def __init__(self) -> None:
         self._encode = msgspec.msgpack.Encoder().encode
@@ -47,12 +47,12 @@ class Send:
 
 
 class Process:
-    """Run a whole step through arrays of state."""
+    """Process a whole step with array operations."""
 
     def __init__(self, requests: list[Bound]) -> None:
         slots = 1 + max(r.slot for r in requests)
         self._key = np.zeros(slots, dtype=np.uint64)
-        self._client = np.full(slots, -1, dtype=np.int64)  # -1: nobody in this slot
+        self._client = np.full(slots, -1, dtype=np.int64)  # -1: the slot is free
         self._eos = np.full(slots, -1, dtype=np.int32)
         self._max = np.zeros(slots, dtype=np.int64)
         self._count = np.zeros(slots, dtype=np.int64)
@@ -98,7 +98,7 @@ class Process:
             for client, rows, keys in self._split
         ]
         self._client[slots[over]] = -1
-        self._batch = b""  # another batch from now on
+        self._batch = b""  # the next step has another batch
         return outputs
 
     def _keep(
@@ -128,7 +128,7 @@ def _some(column: NDArray[Any], rows: NDArray[np.int64] | None) -> bytes:
 
 
 class Receive:
-    """Read columns without a copy."""
+    """Read the columns without copying them."""
 
     def __init__(self) -> None:
         self._decode = msgspec.msgpack.Decoder(Output).decode

@@ -1,7 +1,7 @@
-"""The way of the best Python engines: typed rows in MessagePack by msgspec, and a lean Python loop.
+"""The approach of the fastest Python engines: typed rows in MessagePack, and a short Python loop.
 
-Rows are array-like structs outside the collector's sight, encoders and decoders are kept, the loop
-binds what it uses to locals and touches each row once.
+msgspec encodes the rows as array-like structs that the garbage collector does not track. Encoders
+and decoders are made once. The loop keeps its names in locals and reads each row once.
 """
 
 from __future__ import annotations
@@ -10,13 +10,13 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from .faces import Bound, Columns, Delta, columns_of
+from .protocols import Bound, Columns, Delta, columns_of
 
 LABEL = "zmq_msgspec_rows"
 
 
 class StepRow(msgspec.Struct, array_like=True, gc=False):
-    """What one slot got in one step."""
+    """The tokens of one slot in one step."""
 
     slot: int
     token_ids: list[int]
@@ -30,7 +30,7 @@ class Step(msgspec.Struct, array_like=True, gc=False):
 
 
 class OutputRow(msgspec.Struct, array_like=True, gc=False):
-    """What a client gets for one row."""
+    """The output of one row, for its client."""
 
     key: int
     offset: int
@@ -48,7 +48,7 @@ class _Request:
 
 
 class Send:
-    """Encode one typed row a slot."""
+    """Encode one typed row for each slot."""
 
     def __init__(self) -> None:
         self._encode = msgspec.msgpack.Encoder().encode
@@ -60,7 +60,7 @@ class Send:
 
 
 class Process:
-    """Walk the rows once, into one list a client."""
+    """Read the rows once, into one list for each client."""
 
     def __init__(self, requests: list[Bound]) -> None:
         self._requests = {r.slot: _Request(r) for r in requests}

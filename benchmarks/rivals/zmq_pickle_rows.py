@@ -1,8 +1,8 @@
-"""The reference engine's way: row objects with small numpy arrays, pickled, handled row by row.
+"""The reference engine's approach: pickled row objects with small numpy arrays.
 
-Each step is a list of objects, one a slot, whose tokens are a numpy array of their own. The
-processor makes an output object with a completion and times for each row and pickles the lists.
-Less is done here than there: no logprobs, no metrics registry, no locks.
+A step is a list of objects, one for each slot, and each has its tokens in a numpy array. The
+processor makes an output object with a completion and times for each row, and pickles the lists.
+This code does less than the reference engine: it has no logprobs, no metrics registry, no locks.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from .faces import Bound, Columns, Delta, columns_of
+from .protocols import Bound, Columns, Delta, columns_of
 
 LABEL = "zmq_pickle_rows"
 
 
 @dataclass
 class StepRow:
-    """What one slot got in one step."""
+    """The tokens of one slot in one step."""
 
     batch_id: int
     tokens: NDArray[np.int32] | None = None
@@ -49,7 +49,7 @@ class CompletionOutput:
 
 @dataclass
 class RequestMetrics:
-    """When what happened to a request."""
+    """The times of a request."""
 
     arrival_time: float
     inference_start_time: float | None = None
@@ -59,7 +59,7 @@ class RequestMetrics:
 
 @dataclass
 class RequestOutput:
-    """What a client gets for one row."""
+    """The output of one row, for its client."""
 
     request_id: int
     outputs: CompletionOutput
@@ -81,7 +81,7 @@ class _Task:
 
 
 class Send:
-    """Build one object a row and pickle the list."""
+    """Build one object for each row and pickle the list."""
 
     def message(self, step: int, slots: NDArray[np.int64], tokens: NDArray[np.int32]) -> bytes:
         """Return the step as bytes."""
@@ -93,7 +93,7 @@ class Send:
 
 
 class Process:
-    """Walk the rows, one output object for each."""
+    """Read the rows, and make one output object for each."""
 
     def __init__(self, requests: list[Bound]) -> None:
         now = time.time()

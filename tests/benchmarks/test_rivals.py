@@ -11,7 +11,7 @@ import pytest
 from benchmarks.fanout import check_columns, check_request
 from benchmarks.launch import run_rival
 from benchmarks.rivals import RIVALS
-from benchmarks.rivals.faces import Bound
+from benchmarks.rivals.protocols import Bound
 from benchmarks.workload import EOS, Tokens, Workload, key
 from tokenpipe.bench.checker import Checker
 from tokenpipe.bench.verdict import Verdict

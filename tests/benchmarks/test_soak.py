@@ -9,8 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.bench_soak import BURST, Samples, Watch, write_trace
-from benchmarks.bench_stopped import RANKS, STOPPED, measure
+from benchmarks.bench_soak import BURST, MemorySamples, MemoryWatch, write_trace
+from benchmarks.bench_stopped import measure
+from benchmarks.stopped_run import RANKS, STOPPED
 from tokenpipe.bench.trace_files import load
 
 ROOT = Path(__file__).parents[2]
@@ -40,8 +41,8 @@ def test_a_trace_begins_with_a_burst_and_goes_on_evenly(tmp_path: Path) -> None:
 
 
 def test_growth_is_the_difference_of_two_medians() -> None:
-    watch = Watch(100.0)
-    samples = watch.samples["engine"] = Samples(100)
+    watch = MemoryWatch(100.0)
+    samples = watch.samples["engine"] = MemorySamples(100)
     for second in range(150):  # more than there is room for
         samples.add(float(second), 50.0 + (5.0 if second == 20 else 0.0) + second / 100)
     assert len(samples.pairs()) == 100

@@ -1,4 +1,4 @@
-"""The names that rivals share: what a request is to a processor, what a delta is to a client."""
+"""The types and protocols that all rivals share."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 
 class Bound(NamedTuple):
-    """One request of the batch, as its processor is told of it before the run."""
+    """One request of the batch. The processor gets it before the run."""
 
     slot: int
     key: int
@@ -19,39 +19,39 @@ class Bound(NamedTuple):
 
 
 class Columns(NamedTuple):
-    """A client's message as columns: keys u64[n], offsets i64[n], tokens i32[n], and who ended."""
+    """A client's message as columns: keys u64[n], offsets i64[n], tokens i32[n]."""
 
     keys: NDArray[np.uint64]
     offsets: NDArray[np.int64]
     tokens: NDArray[np.int32]
-    ended: list[int]  # rows
+    ended: list[int]  # the rows whose request ended
 
 
 Delta = tuple[int, int, list[int], bool]  # key, offset, token ids, finished
 
 
 class Send(Protocol):
-    """Turn a step's arrays into a message."""
+    """Turn the arrays of a step into a message."""
 
     def message(self, step: int, slots: NDArray[np.int64], tokens: NDArray[np.int32]) -> Any: ...
 
 
 class Process(Protocol):
-    """Hold the requests' state; turn a step's message into one message for each client."""
+    """Keep the state of all requests; turn a step's message into one for each client."""
 
     def __init__(self, requests: list[Bound]) -> None: ...
     def messages(self, message: Any) -> list[tuple[int, Any]]: ...
 
 
 class Receive(Protocol):
-    """Read a client's message, as columns or as one delta a request."""
+    """Read a client's message, as columns or as deltas."""
 
     def columns(self, message: Any) -> Columns: ...
     def deltas(self, message: Any) -> list[Delta]: ...
 
 
 def columns_of(rows: list[Delta]) -> Columns:
-    """Return one-token rows as columns, so that they can be checked at once."""
+    """Return rows of one token as columns, which are checked faster."""
     return Columns(
         np.array([row[0] for row in rows], dtype=np.uint64),
         np.array([row[1] for row in rows], dtype=np.int64),
