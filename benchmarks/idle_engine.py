@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from typing import Any
 
-from tokenpipe.engine import Scheduler
+from tokenpipe.engine import EngineLoop, Scheduler
 from tokenpipe.events import RankUp
 from tokenpipe.pipeline import Pipeline
 from tokenpipe.supervisor import ChildSpec, Supervisor
@@ -23,9 +23,9 @@ class IdleEngine:
         self.pipe = pipe
         self._children = children
         ranks = range(pipe.topology.data_parallel_size)
-        self._scheduler = Scheduler(
-            pipe, {dp: pipe.step_lane(dp) for dp in ranks}, slots=pipe.topology.slots_per_rank
-        )
+        lanes = {dp: pipe.step_lane(dp) for dp in ranks}
+        scheduler = Scheduler(pipe, lanes, slots=pipe.topology.slots_per_rank)
+        self._loop = EngineLoop(pipe, lanes, scheduler)
         self._up: set[int] = set()
         self.workers = [
             children.start(
@@ -42,13 +42,8 @@ class IdleEngine:
 
     def turn(self) -> bool:
         """Run one turn of an engine's loop; return False."""
-        self.pipe.wait(ENGINE_WAIT_S)
-        events = self.pipe.poll()
-        if events:
-            now = time.monotonic()
-            self._up.update(event.dp_rank for event in events if isinstance(event, RankUp))
-            self._scheduler.handle(events, now)
-            self._scheduler.schedule(now)
+        events = self._loop.turn(ENGINE_WAIT_S)
+        self._up.update(event.dp_rank for event in events if isinstance(event, RankUp))
         return False
 
     def receive(self, process: BenchProcess) -> Any:
@@ -64,8 +59,7 @@ class IdleEngine:
 
     def end(self) -> None:
         """Tell the workers that no plan follows, and wait until they have ended."""
-        for dp in range(self.pipe.topology.data_parallel_size):
-            self.pipe.step_lane(dp).end()
+        self._loop.end_workers()
 
         def all_have_ended() -> bool:
             self.pipe.wait(ENGINE_WAIT_S)

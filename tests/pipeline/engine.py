@@ -20,7 +20,7 @@ from tokenpipe import (
     Topology,
 )
 from tokenpipe.bench.oracle import sequence
-from tokenpipe.engine import Scheduler
+from tokenpipe.engine import EngineLoop, Scheduler
 from tokenpipe.supervisor import Child, ChildSpec, Supervisor
 
 PATIENCE_S = 30.0
@@ -86,11 +86,9 @@ class Engine:
         self.events: list[Event] = []
         self.workers: dict[tuple[int, int], Child] = {}
         self.supervisor = Supervisor(logs)
-        self.scheduler = Scheduler(
-            pipe,
-            {dp: pipe.step_lane(dp) for dp in range(pipe.topology.data_parallel_size)},
-            slots=pipe.topology.slots_per_rank,
-        )
+        lanes = {dp: pipe.step_lane(dp) for dp in range(pipe.topology.data_parallel_size)}
+        self.scheduler = Scheduler(pipe, lanes, slots=pipe.topology.slots_per_rank)
+        self._loop = EngineLoop(pipe, lanes, self.scheduler)
         self._rate = rate
 
     def start_worker(self, dp: int, tp: int) -> None:
@@ -100,12 +98,7 @@ class Engine:
         self.workers[dp, tp] = self.supervisor.start(spec)
 
     def turn(self) -> None:
-        self.pipe.wait(0.02)
-        events = self.pipe.poll()
-        self.events += events
-        now = time.monotonic()
-        self.scheduler.handle(events, now)
-        self.scheduler.schedule(now)
+        self.events += self._loop.turn(0.02)
 
     def until(self, fact: Callable[[], object], patience_s: float = PATIENCE_S) -> float:
         """Serve until the fact holds; returns how long it took."""

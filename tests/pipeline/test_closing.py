@@ -44,7 +44,7 @@ def test_everything_in_flight_is_ended_within_the_deadline(
             it.pipe.step()
         it.pipe.close()
         it.supervisor.stop(5.0)
-        it.scheduler.schedule = lambda now, grant=None: None  # type: ignore[method-assign]
+        it.scheduler.schedule = lambda grant=None: None  # type: ignore[method-assign]
 
         def ended(dp_rank: int) -> _Ended:
             return _Ended()

@@ -22,11 +22,10 @@ from tokenpipe.topology import Topology
 from tokenpipe.types import RescheduleReason
 from tokenpipe.worker import EngineSpec
 
+from .engine_loop import EngineLoop
 from .model_cards import ModelCards
 from .scheduler import Scheduler
 
-GRANT = 4  # steps of a tensor-parallel group that one plan allows
-LOCKSTEP_WAIT_S = 0.002
 TURN_S = 0.2
 _log = logging.getLogger("tokenpipe.engine")
 
@@ -59,15 +58,17 @@ class EngineHost:
         self._handed_back = 0  # requests of a rank whose loss is being reported
         self._watch_at = 0.0
         self._limit = RateLimit(10.0, time.monotonic)
-        self._lockstep = topology.tensor_parallel_size > 1
+        lanes = {dp: self.pipe.step_lane(dp) for dp in range(topology.data_parallel_size)}
         self.scheduler = Scheduler(
             self.pipe,
-            {dp: self.pipe.step_lane(dp) for dp in range(topology.data_parallel_size)},
+            lanes,
             slots=topology.slots_per_rank,
             wait_for_ranks=False,
             lost_rank=topology.policies.lost_rank,
             max_queued=topology.max_queued_requests,
         )
+        lockstep = topology.tensor_parallel_size > 1
+        self._loop = EngineLoop(self.pipe, lanes, self.scheduler, lockstep=lockstep)
         self.pipe.watch(self._workers.fileno())
 
     @property
@@ -99,7 +100,7 @@ class EngineHost:
     def serve(self) -> None:
         """Schedule until `stopping` is set."""
         while not self.stopping:
-            self._turn(LOCKSTEP_WAIT_S if self._lockstep and not self.scheduler.idle else TURN_S)
+            self._turn(TURN_S)
             for died in self._workers.poll():
                 self._kept.died(died)
                 self._kept.start_again(died.child.spec)
@@ -108,11 +109,9 @@ class EngineHost:
     def close(self) -> None:
         """End the workers in order, then everything else."""
         deadline = time.monotonic() + self.topology.timeouts.close_s
-        for dp in range(self.topology.data_parallel_size):
-            self.pipe.step_lane(dp).end()
+        self._loop.end_workers()
         while self._workers.living and time.monotonic() < deadline:
-            self.pipe.wait(0.05)
-            self.scheduler.handle(self.pipe.poll(), time.monotonic())  # nothing more is ordered
+            self._loop.take_events(0.05)
             self._workers.poll()
         self.abandon(self.topology.timeouts.close_s)
 
@@ -142,17 +141,7 @@ class EngineHost:
     # --- a turn ---
 
     def _turn(self, timeout_s: float) -> None:
-        self.pipe.wait(timeout_s)
-        events = self.pipe.poll()
-        now = time.monotonic()
-        self._note(events)
-        self.scheduler.handle(events, now)
-        if not self._lockstep:
-            self.scheduler.schedule(now)
-        elif not self.scheduler.idle and not any(
-            self.pipe.step_lane(dp).unread for dp in self.scheduler.ranks_up
-        ):  # every rank has taken the last plan, so none runs ahead of another by more than one
-            self.scheduler.schedule(now, GRANT)
+        self._note(self._loop.turn(timeout_s))
         self._notifier.watchdog()
 
     def _note(self, events: Iterable[Event]) -> None:

@@ -1,14 +1,11 @@
 """Schedule as small engines do: a waiting queue, slots per rank, continuous batching.
 
 It knows the engine's face of a Pipeline and the events that come out of it, nothing of lanes or
-frames, and is the example of how an engine is written on top of tokenpipe. Beside its work it
-preempts and aborts at random (seeded), because that is where output paths go wrong.
+frames, and is the example of how an engine is written on top of tokenpipe.
 """
 
 from __future__ import annotations
 
-import heapq
-import random
 from collections import Counter, OrderedDict, defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -44,8 +41,6 @@ class BoundRequest:
     dp: int
     slot: int
     handle: int
-    bound_at: float
-    bound_offset: int
     freed: bool = False  # its worker was told to let it go
     over: bool = False  # its outcome came
     returned: bool = False  # its slot is free again
@@ -63,11 +58,9 @@ class _Orders:
 class Scheduler:
     """Bind waiting requests to free slots, first come first served, to the emptiest rank.
 
-    `preempt_rate` and `abort_rate` are chances per bind; when it strikes is drawn evenly over the
-    time that the request is expected to run. Without `wait_for_ranks`, requests are rejected while
-    no rank is up, those that a lost rank left behind included; with `lost_rank` "end" these are
-    rejected though another is up. New requests are rejected where no slot is free and `max_queued`
-    wait already.
+    Without `wait_for_ranks`, requests are rejected while no rank is up, those that a lost rank left
+    behind included; with `lost_rank` "end" these are rejected though another is up. New requests
+    are rejected where no slot is free and `max_queued` wait already.
     """
 
     def __init__(
@@ -76,10 +69,6 @@ class Scheduler:
         lanes: Mapping[int, PlanSender],
         *,
         slots: int,
-        preempt_rate: float = 0.0,
-        abort_rate: float = 0.0,
-        seed: int = 0,
-        reuse_early: bool = True,
         wait_for_ranks: bool = True,
         lost_rank: Literal["move", "end"] = "move",
         max_queued: int | None = None,
@@ -87,10 +76,6 @@ class Scheduler:
         self._pipe = pipe
         self._lanes = lanes
         self._slots = slots
-        self._preempt_rate = preempt_rate
-        self._abort_rate = abort_rate
-        self._random = random.Random(seed)
-        self._reuse_early = reuse_early
         self._wait_for_ranks = wait_for_ranks
         self._lost_rank = lost_rank
         self._max_queued = max_queued
@@ -100,10 +85,7 @@ class Scheduler:
         self._running: dict[int, BoundRequest] = {}  # by request, until its outcome
         self._free: dict[int, list[int]] = {}  # slots of the ranks that are up
         self._orders: defaultdict[int, _Orders] = defaultdict(_Orders)
-        self._strikes: list[tuple[float, int, int, str]] = []  # (due, tie, handle, what)
-        self._ties = count()
         self._plans = count(1)
-        self._s_per_token = 1e-3  # learnt from the requests that finish
         self.counts: Counter[str] = Counter()
 
     @property
@@ -131,12 +113,7 @@ class Scheduler:
         """The DP ranks that requests are bound to."""
         return tuple(sorted(self._free))
 
-    @property
-    def next_deadline(self) -> float | None:
-        """When `schedule` should be called though no event came; None for never."""
-        return self._strikes[0][0] if self._strikes else None
-
-    def handle(self, events: Iterable[Event], now: float) -> None:
+    def handle(self, events: Iterable[Event]) -> None:
         """Take what the Pipeline says. Nothing is ordered before `schedule`."""
         for event in events:
             self.counts[type(event).__name__] += 1
@@ -144,7 +121,7 @@ class Scheduler:
                 case Submitted(request):
                     self._submitted(request)
                 case AbortRequested(request):
-                    self._abort(request)
+                    self.abort(request)
                 case Rescheduled(request, handle, reason, ids):
                     self.counts[f"rescheduled_{reason}"] += 1
                     self._outcome(handle)
@@ -156,7 +133,6 @@ class Scheduler:
                     self._outcome(handle)
                     self._waiting[request.internal_id] = (request, ids)
                 case Finished(request, handle):
-                    self._learn(handle, event.output_tokens, now)
                     self._outcome(handle)
                 case Aborted(request):  # without a handle where the abort crossed a reschedule
                     self._waiting.pop(request.internal_id, None)
@@ -170,14 +146,12 @@ class Scheduler:
                 case RankLost(dp_rank):
                     self._free.pop(dp_rank, None)
 
-    def schedule(self, now: float, grant: int | None = None) -> None:
+    def schedule(self, grant: int | None = None) -> None:
         """Order what is due: to each rank's processor one message, to its workers one plan.
 
         With `grant` every rank that is up gets a plan, which lets its lockstep workers run so many
         steps.
         """
-        while self._strikes and self._strikes[0][0] <= now:
-            self._strike(*heapq.heappop(self._strikes)[2:])
         if not self._free and not self._wait_for_ranks:
             self._reject_all()
         for refused in self._refused:
@@ -186,13 +160,13 @@ class Scheduler:
         placed = self._place()
         for dp in sorted({*placed, *self._orders, *(self._free if grant else ())}):
             orders = self._orders.pop(dp, _Orders())
-            binds = self._command(dp, orders, placed.get(dp, []), now)
+            binds = self._command(dp, orders, placed.get(dp, []))
             if binds or orders.frees or grant:
                 frees = tuple(orders.frees)
                 self._lanes[dp].send(StepPlan(next(self._plans), tuple(binds), frees, grant or 0))
 
     def _command(
-        self, dp: int, orders: _Orders, placed: list[tuple[Request, list[int], int]], now: float
+        self, dp: int, orders: _Orders, placed: list[tuple[Request, list[int], int]]
     ) -> list[StepBind]:
         binds: list[StepBind] = []
         if not (orders.preempts or orders.aborts or placed):
@@ -204,7 +178,7 @@ class Scheduler:
                 commands.abort(request)
             for request, ids, slot in placed:
                 handle = commands.bind(request, slot)  # it knows the ids so far
-                self._bound(BoundRequest(request, dp, slot, handle, now, len(ids)))
+                self.bound(BoundRequest(request, dp, slot, handle), len(ids))
                 binds.append(commands.step_bind(handle))
         return binds
 
@@ -232,28 +206,27 @@ class Scheduler:
             placed.setdefault(dp, []).append((request, ids, self._free[dp].pop()))
         return placed
 
-    def _bound(self, binding: BoundRequest) -> None:
+    def bound(self, binding: BoundRequest, output_tokens: int) -> None:
+        """Remember a request that `schedule` has bound, with the output tokens it has so far.
+
+        A subclass may extend this.
+        """
         self.counts["binds"] += 1
         self._bindings[binding.handle] = binding
         self._running[binding.request.internal_id] = binding
-        left = binding.request.params.max_tokens - binding.bound_offset
-        for what, rate in (("preempt", self._preempt_rate), ("abort", self._abort_rate)):
-            if self._random.random() < rate:
-                due = binding.bound_at + self._random.random() * left * self._s_per_token
-                heapq.heappush(self._strikes, (due, next(self._ties), binding.handle, what))
 
-    def _strike(self, handle: int, what: str) -> None:
-        binding = self._bindings.get(handle)
-        if binding is None or binding.over or binding.freed:
-            return
-        self.counts[what] += 1
-        if what == "abort":
-            self._abort(binding.request)
-        else:
+    def preempt(self, binding: BoundRequest) -> None:
+        """Take a running request out of its slot; it waits again after its Rescheduled event.
+
+        The order goes out with the next `schedule`. Has no effect where the worker was told
+        already to let the request go.
+        """
+        if not binding.freed:
             self._orders[binding.dp].preempts.append(binding)
             self._let_go(binding)
 
-    def _abort(self, request: Request) -> None:
+    def abort(self, request: Request) -> None:
+        """End a request that waits or runs; the order goes out with the next `schedule`."""
         binding = self._running.get(request.internal_id)
         if binding is not None:
             self._orders[binding.dp].aborts.append(request)
@@ -273,8 +246,7 @@ class Scheduler:
         binding.over = True
         self._running.pop(binding.request.internal_id, None)
         self._let_go(binding)
-        if self._reuse_early:
-            self._give_back(binding)
+        self._give_back(binding)
 
     def _release(self, handle: int) -> None:
         binding = self._bindings.pop(handle, None)
@@ -289,9 +261,3 @@ class Scheduler:
     def _open(self, dp: int) -> None:
         held = {b.slot for b in self._bindings.values() if b.dp == dp and not b.returned}
         self._free[dp] = [slot for slot in range(self._slots) if slot not in held]
-
-    def _learn(self, handle: int, output_tokens: int, now: float) -> None:
-        binding = self._bindings.get(handle)
-        if binding is not None and output_tokens > binding.bound_offset:
-            took = (now - binding.bound_at) / (output_tokens - binding.bound_offset)
-            self._s_per_token += 0.1 * (took - self._s_per_token)

@@ -1,16 +1,17 @@
-"""What a scheduler asks of pipeline and workers; `Pipeline` and `StepLane` have it."""
+"""What a scheduler and its loop need of the Pipeline and its step lanes."""
 
 from __future__ import annotations
 
 from contextlib import AbstractContextManager
 from typing import Protocol
 
+from tokenpipe.events import Event
 from tokenpipe.types import ErrorCode, Request
 from tokenpipe.wire import StepBind, StepPlan
 
 
 class SchedulerCommands(Protocol):
-    """What a step may order from the processor of its rank."""
+    """What a scheduler orders from the processor of a DP rank."""
 
     def bind(self, request: Request, slot: int) -> int: ...
     def step_bind(self, handle: int) -> StepBind: ...
@@ -19,13 +20,28 @@ class SchedulerCommands(Protocol):
 
 
 class SchedulerPipe(Protocol):
-    """The part of Pipeline that a scheduler uses."""
+    """The part of a Pipeline that a scheduler uses."""
 
     def step(self, dp_rank: int) -> AbstractContextManager[SchedulerCommands]: ...
     def reject(self, request: Request, error: str, code: ErrorCode) -> None: ...
 
 
 class PlanSender(Protocol):
-    """The engine's end of a StepLane."""
+    """The part of a step lane that a scheduler uses."""
 
     def send(self, plan: StepPlan) -> None: ...
+
+
+class EventSource(Protocol):
+    """The part of a Pipeline that an engine's loop uses."""
+
+    def wait(self, timeout_s: float) -> bool: ...
+    def poll(self) -> list[Event]: ...
+
+
+class StepLaneEnd(Protocol):
+    """The part of a step lane that an engine's loop uses."""
+
+    @property
+    def unread(self) -> int: ...
+    def end(self) -> None: ...

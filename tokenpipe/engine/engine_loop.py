@@ -1,0 +1,71 @@
+"""Run a scheduler on a Pipeline, one turn after another."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from tokenpipe.events import Event
+
+from .scheduler import Scheduler
+from .scheduler_protocols import EventSource, StepLaneEnd
+
+GRANT = 4  # steps of a tensor-parallel group that one plan allows
+LOCKSTEP_WAIT_S = 0.002
+
+
+class EngineLoop:
+    """The loop of an engine's process. Its owner calls `turn` again and again, in one thread.
+
+    With `lockstep` a plan allows its worker `grant` steps and no more, so that all ranks of a
+    tensor-parallel group run the same steps. The next plans go out once each rank has read its last
+    one: then no rank is ahead of another by more than one plan. Without `lockstep` a worker runs on
+    by itself, and a plan goes out where the batch changes.
+    """
+
+    def __init__(
+        self,
+        pipe: EventSource,
+        lanes: Mapping[int, StepLaneEnd],
+        scheduler: Scheduler,
+        *,
+        lockstep: bool = False,
+        grant: int = GRANT,
+    ) -> None:
+        """`lanes` has the step lane of each DP rank."""
+        self._pipe = pipe
+        self._lanes = lanes
+        self._scheduler = scheduler
+        self._lockstep = lockstep
+        self._grant = grant
+
+    def turn(self, timeout_s: float) -> list[Event]:
+        """Wait for events at most `timeout_s`, handle them, send what follows; return the events.
+
+        In lockstep a turn is short while a request runs: a rank may have read its plan, of which no
+        event tells.
+        """
+        scheduler = self._scheduler
+        if not self._lockstep:
+            events = self.take_events(timeout_s)
+            scheduler.schedule()
+            return events
+        events = self.take_events(timeout_s if scheduler.idle else min(timeout_s, LOCKSTEP_WAIT_S))
+        if not (scheduler.idle or self._unread()):
+            scheduler.schedule(self._grant)
+        return events
+
+    def take_events(self, timeout_s: float) -> list[Event]:
+        """Wait for events at most `timeout_s` and handle them; send nothing. Return the events."""
+        self._pipe.wait(timeout_s)
+        events = self._pipe.poll()
+        self._scheduler.handle(events)
+        return events
+
+    def end_workers(self) -> None:
+        """Tell each worker that no plan follows."""
+        for lane in self._lanes.values():
+            lane.end()
+
+    def _unread(self) -> bool:
+        """Return whether a rank has not read its last plan."""
+        return any(self._lanes[dp].unread for dp in self._scheduler.ranks_up)
