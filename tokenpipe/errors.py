@@ -16,7 +16,8 @@ TokenpipeError
 ├── RunnerFailed           a worker's model or device failed; its rank was reported as failed
 ├── RowsFailed             what a model raises for some rows of its batch; they end with an error
 ├── SlotBusy               bind to a slot whose binding has no outcome yet
-└── FieldError             a field of a request is wrong (it is named); nothing was sent
+├── FieldError             a field of a request is wrong (it is named); nothing was sent
+└── RequestRefused         what an executor raises for a request that it does not take
 
 A request that fails raises nothing: its last output has an `error_code` and an `error`.
 """
@@ -107,6 +108,23 @@ class FieldError(TokenpipeError, ValueError):
 
     def __str__(self) -> str:
         return f"{self.field}: {self.problem}"
+
+
+class RequestRefused(TokenpipeError, ValueError):
+    """An executor does not take a request. Raised by `Executor.admit`; the caller gets the text.
+
+    Args:
+        problem: what is wrong, for the caller, who gets it as an HTTP 400.
+        field: name of the request's field that is to blame, if one is; the text begins with it.
+    """
+
+    def __init__(self, problem: str, field: str | None = None) -> None:
+        super().__init__(problem, field)
+        self.problem = problem
+        self.field = field
+
+    def __str__(self) -> str:
+        return self.problem if self.field is None else f"{self.field}: {self.problem}"
 
 
 def first_line(error: BaseException | str) -> str:

@@ -32,6 +32,7 @@ class Finished:
     stop_reason: int | str | None = None
     error: str | None = None
     error_code: ErrorCode = ErrorCode.NONE
+    error_field: str | None = None  # name of the request's field that is to blame, if one is
 
 
 @dataclass(frozen=True, slots=True)

@@ -42,6 +42,10 @@ class RowAnnex:
             known; more than there are means that it still reasons. The latest word counts.
         cached_tokens: how many tokens of the prompt a cache had; counts before what `bind` said.
         extra: whatever the engine wants to tell its client.
+        error: why the row's status is ERROR or REFUSED, for the request's final output. With
+            `error_field` at most 1,024 bytes of UTF-8; the rest is cut off.
+        error_field: name of the request's field that is to blame, at most 255 bytes of UTF-8; a
+            longer name is left out.
     """
 
     prompt_logprobs: PromptLogprobs | None = None
@@ -52,3 +56,5 @@ class RowAnnex:
     reasoning_tokens: int | None = None
     cached_tokens: int | None = None
     extra: bytes = b""
+    error: str = ""
+    error_field: str = ""

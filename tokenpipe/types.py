@@ -53,6 +53,7 @@ class RowStatus(IntEnum):
     ERROR = _core.ROW_ERROR  # the runner failed on this row
     BAD_TOKEN = _core.ROW_BAD_TOKEN  # the publisher refused a token: negative or too large
     FINISHED = _core.ROW_FINISHED  # complete: its request ends with "stop"
+    REFUSED = _core.ROW_REFUSED  # the executor does not take the request; the row's extras say why
 
 
 class FinishReason(str, Enum):
@@ -276,6 +277,7 @@ class RequestOutput:
     stop_reason: int | str | None = None  # the EOS or stop token id, or stop string, that ended it
     error: str | None = None  # says who and why where finish_reason is "error"
     error_code: ErrorCode = ErrorCode.NONE  # what kind of error it is; NONE where there is none
+    error_field: str | None = None  # name of the request's field that is to blame, if one is
     logprobs: list[TokenLogprobs] | None = None  # one per token where asked for
     usage: Usage | None = None  # with the last output only
     text: str = ""  # "" where no text is made

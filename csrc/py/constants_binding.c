@@ -30,6 +30,7 @@ static const struct {
     SAME(ROW_ERROR),
     SAME(ROW_BAD_TOKEN),
     SAME(ROW_FINISHED),
+    SAME(ROW_REFUSED),
 
     SAME(FINISH_NONE),
     SAME(FINISH_STOP),
@@ -78,6 +79,7 @@ static const struct {
     SAME(OUT_ANNEX),
     SAME(OUT_ANNEX_OFFSET),
     SAME(OUT_ERROR_CODE),
+    SAME(OUT_ERROR_FIELD),
     SAME(OFFSET_UNKNOWN),
     SAME(NO_STOP),
 
@@ -106,6 +108,7 @@ static const struct {
     SAME(CAUSE_RECOVERY_STOP),
     SAME(CAUSE_WORKER),
     SAME(CAUSE_REFUSED),
+    SAME(CAUSE_BAD_TOKEN),
     SAME(CAUSE_STATUS),
     SAME(CAUSE_TOKEN),
     SAME(CAUSE_MEMORY),
@@ -124,6 +127,7 @@ static const struct {
     SAME(WORD_BYTE),
     SAME(MAX_WORD),
     SAME(MAX_STOP_BYTES),
+    SAME(MAX_ERROR),
 
     {"SENT_FIRST", TP_FIRST},
     {"SENT_LOOK", TP_LOOK},

@@ -5,7 +5,7 @@
 #include "py/core.h"
 #include "stream/inbox.h"
 
-#define TP_OUTPUT_FIELDS   12
+#define TP_OUTPUT_FIELDS   13
 #define TP_LOGPROBS_FIELDS 3
 
 /* The classes of tokenpipe.types that items are made of, and where their slots lie. */

@@ -17,6 +17,7 @@ enum {
     STOP_REASON,
     ERROR,
     ERROR_CODE,
+    ERROR_FIELD,
     LOGPROBS,
     USAGE,
     TEXT,
@@ -25,8 +26,8 @@ enum {
 enum { LP_TOKEN_IDS, LP_VALUES, LP_RANK };
 
 static const char *const output_fields[TP_OUTPUT_FIELDS] = {
-    "request_id", "index",      "offset",   "token_ids", "finish_reason", "stop_reason",
-    "error",      "error_code", "logprobs", "usage",     "text",          "annex",
+    "request_id", "index",       "offset",   "token_ids", "finish_reason", "stop_reason", "error",
+    "error_code", "error_field", "logprobs", "usage",     "text",          "annex",
 };
 static const char *const logprobs_fields[TP_LOGPROBS_FIELDS] = {"token_ids", "logprobs", "rank"};
 
@@ -204,6 +205,23 @@ static PyObject *stop_reason(const tp_py_stream *self) {
     return stream->stop_reason >= 0 ? PyLong_FromLong(stream->stop_reason) : Py_NewRef(Py_None);
 }
 
+/* The text of a last item's error, or its field, None where there is none. */
+static PyObject *error_text(const tp_stream *stream, int last) {
+    if (!last || stream->error == NULL) {
+        return Py_NewRef(Py_None);
+    }
+    return PyUnicode_DecodeUTF8(stream->error, (Py_ssize_t)stream->error_len - stream->error_field,
+                                "replace");
+}
+
+static PyObject *error_field(const tp_stream *stream, int last) {
+    if (!last || stream->error_field == 0) {
+        return Py_NewRef(Py_None);
+    }
+    return PyUnicode_DecodeUTF8(stream->error + stream->error_len - stream->error_field, stream->error_field,
+                                "replace");
+}
+
 PyObject *tp_item_take(tp_py_stream *self, uint32_t limit) {
     tp_stream *stream = &self->stream;
     const tp_items *items = &self->inbox->items;
@@ -225,12 +243,11 @@ PyObject *tp_item_take(tp_py_stream *self, uint32_t limit) {
     PyObject *stop = last ? stop_reason(self) : Py_NewRef(Py_None);
     PyObject *text =
         stream->text_len == 0 ? Py_NewRef(items->no_text) : tp_py_str(stream->text, stream->text_len);
-    PyObject *error = last && stream->error != NULL
-                          ? PyUnicode_DecodeUTF8(stream->error, stream->error_len, "replace")
-                          : Py_NewRef(Py_None);
+    PyObject *error = error_text(stream, last);
+    PyObject *field = error_field(stream, last);
     PyObject *usage = last ? tp_item_usage(self, count) : Py_NewRef(Py_None);
     if (made == NULL || offset == NULL || tokens == NULL || logprobs == NULL || stop == NULL ||
-        error == NULL || usage == NULL || text == NULL) {
+        error == NULL || field == NULL || usage == NULL || text == NULL) {
         Py_DECREF(annex);
         Py_XDECREF(made);
         Py_XDECREF(offset);
@@ -238,6 +255,7 @@ PyObject *tp_item_take(tp_py_stream *self, uint32_t limit) {
         Py_XDECREF(logprobs);
         Py_XDECREF(stop);
         Py_XDECREF(error);
+        Py_XDECREF(field);
         Py_XDECREF(usage);
         Py_XDECREF(text);
         return NULL;
@@ -252,6 +270,7 @@ PyObject *tp_item_take(tp_py_stream *self, uint32_t limit) {
     put(made, items->output_at[STOP_REASON], stop);
     put(made, items->output_at[ERROR], error);
     put(made, items->output_at[ERROR_CODE], Py_NewRef(code));
+    put(made, items->output_at[ERROR_FIELD], field);
     put(made, items->output_at[LOGPROBS], logprobs);
     put(made, items->output_at[USAGE], usage);
     put(made, items->output_at[TEXT], text);

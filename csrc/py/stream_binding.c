@@ -4,6 +4,9 @@
  * inbox (on_drop). */
 #include "py/inbox_binding.h"
 
+#include <stdlib.h>
+#include <string.h>
+
 int tp_py_stream_ready(tp_py_stream *self) {
     tp_py_inbox *inbox = self->inbox;
     if (self->waiter == NULL) {
@@ -143,18 +146,32 @@ static PyObject *stream_take(tp_py_stream *self, PyObject *args) {
 
 static PyObject *stream_end(tp_py_stream *self, PyObject *args) {
     unsigned char finish, code;
-    const char *text;
-    Py_ssize_t size;
-    if (!PyArg_ParseTuple(args, "bbs#", &finish, &code, &text, &size)) {
+    const char *text, *field = "";
+    Py_ssize_t size, field_size = 0;
+    if (!PyArg_ParseTuple(args, "bbs#|s#", &finish, &code, &text, &size, &field, &field_size)) {
         return NULL;
     }
-    if (finish == TP_FINISH_NONE || finish >= TP_FINISH_END || code >= TP_ERROR_END || size > INT32_MAX) {
-        PyErr_SetString(PyExc_ValueError, "finish, error code or error text out of range");
+    if (finish == TP_FINISH_NONE || finish >= TP_FINISH_END || code >= TP_ERROR_END ||
+        size > INT32_MAX - UINT8_MAX || field_size > UINT8_MAX) {
+        PyErr_SetString(PyExc_ValueError, "finish, error code, error text or field out of range");
         return NULL;
     }
+    uint8_t *both = malloc((size_t)(size + field_size) + 1);
+    if (both == NULL) {
+        return PyErr_NoMemory();
+    }
+    memcpy(both, text, (size_t)size);
+    memcpy(both + size, field, (size_t)field_size);
     tp_inbox_remove(&self->inbox->inbox, &self->stream);
-    const tp_ending ending = {finish, code, TP_NO_STOP, TP_NO_STOP, (const uint8_t *)text, (uint32_t)size};
+    const tp_ending ending = {.finish = finish,
+                              .error_code = code,
+                              .stop_reason = TP_NO_STOP,
+                              .stop_string = TP_NO_STOP,
+                              .error = both,
+                              .error_len = (uint32_t)(size + field_size),
+                              .error_field = (uint8_t)field_size};
     tp_stream_end(&self->stream, &ending);
+    free(both);
     return tp_py_stream_ready(self) < 0 ? NULL : Py_NewRef(Py_None);
 }
 

@@ -25,6 +25,7 @@ PyObject *tp_table_py_state(PyObject *self, PyObject *arg);
 PyObject *tp_table_py_set_state(PyObject *self, PyObject *args);
 PyObject *tp_table_py_finish(PyObject *self, PyObject *args);
 PyObject *tp_table_py_set_error(PyObject *self, PyObject *args);
+PyObject *tp_table_py_error_extras(PyObject *self, PyObject *arg);
 PyObject *tp_table_py_hold(PyObject *self, PyObject *arg);
 PyObject *tp_table_py_total(PyObject *self, PyObject *arg);
 PyObject *tp_table_py_output(PyObject *self, PyObject *arg);

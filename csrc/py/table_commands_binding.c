@@ -116,19 +116,30 @@ static int is_error_code(unsigned int code) {
 PyObject *tp_table_py_set_error(PyObject *self, PyObject *args) {
     long long handle;
     unsigned int code;
-    const char *text;
-    Py_ssize_t size;
-    if (!PyArg_ParseTuple(args, "LIs#:set_error", &handle, &code, &text, &size)) {
+    const char *text, *field = "";
+    Py_ssize_t size, field_size = 0;
+    if (!PyArg_ParseTuple(args, "LIs#|s#:set_error", &handle, &code, &text, &size, &field, &field_size)) {
         return NULL;
     }
     tp_binding *b = is_error_code(code) ? find(self, handle) : NULL;
     if (b == NULL) {
         return NULL;
     }
-    if (tp_binding_set_error(table_of(self), b, (uint8_t)code, text, (size_t)size) != TP_OK) {
+    const tp_error_text error = {(uint8_t)code, text, field, (size_t)size, (size_t)field_size};
+    if (tp_binding_set_error(table_of(self), b, &error) != TP_OK) {
         return PyErr_NoMemory();
     }
     Py_RETURN_NONE;
+}
+
+PyObject *tp_table_py_error_extras(PyObject *self, PyObject *arg) {
+    const tp_binding *b = find_arg(self, arg);
+    if (b == NULL) {
+        return NULL;
+    }
+    const tp_error_extras *extras = b->error_extras;
+    return PyBytes_FromStringAndSize(extras == NULL ? NULL : (const char *)extras->data,
+                                     extras == NULL ? 0 : (Py_ssize_t)extras->size);
 }
 
 PyObject *tp_table_py_finish(PyObject *self, PyObject *args) {
@@ -295,7 +306,8 @@ PyObject *tp_table_py_shed(PyObject *self, PyObject *args) {
         return NULL;
     }
     tp_table *t = table_of(self);
-    if (tp_client_shed(t, client, (uint8_t)code, text, (size_t)size) != TP_OK) {
+    const tp_error_text error = {(uint8_t)code, text, "", (size_t)size, 0};
+    if (tp_client_shed(t, client, &error) != TP_OK) {
         return PyErr_NoMemory();
     }
     return tp_table_events(t);

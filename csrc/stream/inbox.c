@@ -179,6 +179,7 @@ tp_result tp_inbox_feed(tp_inbox *inbox, const tp_output_view *view) {
                 .offset = view->offsets == NULL ? 0 : tp_load_u32(view->offsets + 4 * (size_t)i),
                 .ending = {.finish = view->finish == NULL ? TP_FINISH_NONE : view->finish[i],
                            .error_code = view->error_code == NULL ? TP_ERROR_NONE : view->error_code[i],
+                           .error_field = view->error_field == NULL ? 0 : view->error_field[i],
                            .stop_reason = TP_NO_STOP,
                            .stop_string = TP_NO_STOP},
                 .text_len = text_len,

@@ -38,6 +38,7 @@ void tp_stream_clear(tp_stream *stream) {
     free(stream->error);
     stream->error = NULL;
     stream->error_len = 0;
+    stream->error_field = 0;
 }
 
 /* Grows one array of 4-byte items; the old one stays valid on failure. */
@@ -219,6 +220,7 @@ void tp_stream_end(tp_stream *stream, const tp_ending *ending) {
     if (ending->error_len > 0 && (stream->error = malloc(ending->error_len)) != NULL) {
         memcpy(stream->error, ending->error, ending->error_len);
         stream->error_len = ending->error_len;
+        stream->error_field = ending->error_field <= ending->error_len ? ending->error_field : 0;
     }
 }
 

@@ -32,14 +32,15 @@ typedef struct tp_stream {
     int32_t stop_reason, stop_string;
     uint32_t cached; /* prompt tokens that a cache had */
     uint32_t error_len;
-    char *error;                /* UTF-8, not terminated; NULL if none */
+    char *error;                /* UTF-8: text, then field; not terminated; NULL if none */
     struct tp_waiting *annex;   /* NULL until some came */
     uint32_t shown, text_shown; /* cumulative: how much of it the last item had */
     uint8_t kind;
-    uint8_t finish;     /* enum tp_finish */
-    uint8_t error_code; /* enum tp_error_code */
-    uint8_t told;       /* the end was handed out */
-    uint8_t listed;     /* an inbox knows it */
+    uint8_t finish;      /* enum tp_finish */
+    uint8_t error_code;  /* enum tp_error_code */
+    uint8_t error_field; /* the last bytes of `error` that are the name of the field to blame */
+    uint8_t told;        /* the end was handed out */
+    uint8_t listed;      /* an inbox knows it */
 } tp_stream;
 
 /* Tokens of one row, unaligned as they lie in a frame. */
@@ -64,14 +65,15 @@ void tp_stream_took_annex(tp_stream *stream); /* all of it */
 
 /* How a request ended. */
 typedef struct tp_ending {
-    uint8_t finish, error_code;
+    uint8_t finish, error_code, error_field;
     int32_t stop_reason, stop_string;
-    const uint8_t *error; /* UTF-8 */
+    const uint8_t *error; /* UTF-8; its last `error_field` bytes are the name of the field to blame */
     uint32_t error_len;
 } tp_ending;
 
 /* Sets the end; the first one wins. The error is copied; without memory the end has none. A finish or
- * an error's code that is none of ours, or an error without one, is an internal error. */
+ * an error's code that is none of ours, or an error without one, is an internal error. A field
+ * that is longer than the error is none. */
 void tp_stream_end(tp_stream *stream, const tp_ending *ending);
 
 /* The first `count` waiting tokens, with `entries` logprob entries, and all text were handed out.

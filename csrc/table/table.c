@@ -42,6 +42,8 @@ void tp_binding_free_output(tp_binding *b) {
     tp_tail_free(b);
     tp_text_free(b->text);
     tp_annex_free(b->annex);
+    free(b->error_extras);
+    b->error_extras = NULL;
     b->text = NULL;
     b->annex = NULL;
     b->flags &= (uint16_t)~(TP_B_TEXT | TP_B_ANNEX);

@@ -11,8 +11,9 @@
 #include "wire/output.h"
 #include "wire/step.h"
 
-#define TP_NO_CLIENT UINT16_MAX
-#define TP_MAX_ERROR 1024 /* bytes of an error text that travel with a final row */
+#define TP_NO_CLIENT        UINT16_MAX
+#define TP_MAX_ERROR        1024 /* bytes of error and field that travel with a final row */
+#define TP_MAX_ERROR_EXTRAS 2048 /* bytes of extras that are kept of a row that ends its request */
 
 enum tp_binding_state {
     TP_GONE = 0,   /* no such binding (any more) */
@@ -40,10 +41,11 @@ enum tp_event_kind {
 enum tp_row_error {
     TP_CAUSE_NONE = 0,
     TP_CAUSE_RECOVERY_STOP,
-    TP_CAUSE_WORKER,  /* status ERROR */
-    TP_CAUSE_REFUSED, /* status BAD_TOKEN: the publisher refused it */
-    TP_CAUSE_STATUS,  /* unknown status */
-    TP_CAUSE_TOKEN,   /* token outside the vocabulary */
+    TP_CAUSE_WORKER,    /* status ERROR */
+    TP_CAUSE_REFUSED,   /* status REFUSED: the worker does not take the request */
+    TP_CAUSE_BAD_TOKEN, /* status BAD_TOKEN: the publisher dropped a token */
+    TP_CAUSE_STATUS,    /* unknown status */
+    TP_CAUSE_TOKEN,     /* token outside the vocabulary */
     TP_CAUSE_MEMORY,
     TP_CAUSE_GAP,     /* parked rows only: becomes TP_EV_GAP */
     TP_CAUSE_TEXT,    /* a foreign decoder failed */
@@ -82,6 +84,12 @@ typedef struct tp_tail {
     uint32_t tokens, token_capacity, entries, entry_capacity;
 } tp_tail;
 
+/* Extras of a row that ended its request with an error: why it did. */
+typedef struct tp_error_extras {
+    uint32_t size;
+    uint8_t data[];
+} tp_error_extras;
+
 /* The first 64 bytes are all that a plain row touches. */
 typedef struct tp_binding {
     _Alignas(64) int64_t handle;
@@ -98,10 +106,11 @@ typedef struct tp_binding {
     struct tp_binding *older; /* next in its slot, or in the pool */
     int32_t *stop_ids;        /* its own, and the model's EOS ids unless they are ignored */
     tp_tail *tail;
-    tp_text *text;   /* NULL: none is wanted, or it ended and is sent */
-    tp_annex *annex; /* NULL: none came */
-    char *error;
-    uint64_t park_step; /* step, cause and value of what ended it while parked */
+    tp_text *text;                 /* NULL: none is wanted, or it ended and is sent */
+    tp_annex *annex;               /* NULL: none came */
+    char *error;                   /* UTF-8: the text, then the name of the field to blame; not terminated */
+    tp_error_extras *error_extras; /* NULL: no such row, or it had none */
+    uint64_t park_step;            /* step, cause and value of what ended it while parked */
     int64_t park_value;
     uint32_t park_first; /* tokens up to the end of its first parked row that had any */
     uint32_t park_bytes;
@@ -112,6 +121,7 @@ typedef struct tp_binding {
     uint32_t stop_count;
     int32_t stop_reason, stop_string; /* token id; index of a stop string; -1: none */
     uint8_t park_cause, error_code;   /* enum tp_row_error; enum tp_error_code */
+    uint8_t error_field;              /* the last bytes of `error` that name a field */
 } tp_binding;
 
 _Static_assert(offsetof(tp_binding, older) == 64, "the hot part is one cache line");
@@ -205,7 +215,17 @@ typedef struct tp_bind {
  * must have a slot. Nothing happened where it returns TP_E_MEMORY. */
 tp_result tp_table_bind(tp_table *t, const tp_bind *bind);
 void tp_binding_finish(tp_table *t, tp_binding *b, uint8_t finish, int32_t stop_reason);
-tp_result tp_binding_set_error(tp_table *t, tp_binding *b, uint8_t code, const char *text, size_t size);
+
+/* An error of a request: UTF-8, `field` is the name of the request's field to blame, or empty. */
+typedef struct tp_error_text {
+    uint8_t code; /* enum tp_error_code */
+    const char *text, *field;
+    size_t size, field_size;
+} tp_error_text;
+
+/* Copies what fits into TP_MAX_ERROR bytes: the field, or none that is too long, and whole characters
+ * of the text. */
+tp_result tp_binding_set_error(tp_table *t, tp_binding *b, const tp_error_text *error);
 int tp_binding_hold(tp_table *t, tp_binding *b); /* 1: something of it is unsent */
 void tp_park_lose(tp_table *t, tp_binding *b);
 void tp_table_raise_floor(tp_table *t, tp_slot *slot, uint64_t generation);
@@ -316,7 +336,7 @@ void tp_client_wake(tp_table *t, tp_binding *b);
 /* Wakes the bindings that waited for the time. */
 void tp_table_release(tp_table *t, uint64_t now_ns);
 tp_result tp_client_close(tp_table *t, uint32_t client);
-tp_result tp_client_shed(tp_table *t, uint32_t client, uint8_t code, const char *text, size_t size);
+tp_result tp_client_shed(tp_table *t, uint32_t client, const tp_error_text *error);
 
 static inline uint64_t tp_client_bytes(const tp_client *c) {
     return (uint64_t)c->dirty_count * TP_ROW_BYTES + c->tokens * 4 + c->lp_entries * 8 + c->lp_tokens * 4 +

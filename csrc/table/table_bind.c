@@ -51,13 +51,29 @@ void tp_binding_finish(tp_table *t, tp_binding *b, uint8_t finish, int32_t stop_
     }
 }
 
-tp_result tp_binding_set_error(tp_table *t, tp_binding *b, uint8_t code, const char *text, size_t size) {
-    size = size < TP_MAX_ERROR ? size : TP_MAX_ERROR;
+/* The bytes of whole characters among the first `most` of a text. */
+static size_t whole_characters(const char *text, size_t size, size_t most) {
+    if (size <= most) {
+        return size;
+    }
+    while (most > 0 && ((uint8_t)text[most] & 0xc0) == 0x80) {
+        most--;
+    }
+    return most;
+}
+
+tp_result tp_binding_set_error(tp_table *t, tp_binding *b, const tp_error_text *error) {
+    const size_t field = error->field_size <= UINT8_MAX ? error->field_size : 0;
+    const size_t text = whole_characters(error->text, error->size, TP_MAX_ERROR - field);
+    const size_t size = text + field;
     char *copy = malloc(size + 1);
     if (copy == NULL) {
         return TP_E_MEMORY;
     }
-    memcpy(copy, text, size);
+    memcpy(copy, error->text, text);
+    if (field > 0) {
+        memcpy(copy + text, error->field, field);
+    }
     if (b->flags & TP_B_DIRTY) {
         t->clients[b->client].error_bytes += size;
         t->clients[b->client].error_bytes -= b->error_size;
@@ -65,7 +81,8 @@ tp_result tp_binding_set_error(tp_table *t, tp_binding *b, uint8_t code, const c
     free(b->error);
     b->error = copy;
     b->error_size = (uint16_t)size;
-    b->error_code = code;
+    b->error_code = error->code;
+    b->error_field = (uint8_t)field;
     return TP_OK;
 }
 

@@ -146,9 +146,7 @@ tp_result tp_client_close(tp_table *t, uint32_t client) {
 }
 
 typedef struct words {
-    uint8_t code; /* enum tp_error_code */
-    const char *text;
-    size_t size;
+    const tp_error_text *error;
     int failed;
 } words;
 
@@ -162,7 +160,7 @@ static void shed(tp_table *t, tp_binding *b, void *with) {
     if (b->total > b->sent) {
         tp_client_wake(t, b);
     }
-    if (tp_binding_set_error(t, b, error->code, error->text, error->size) != TP_OK) {
+    if (tp_binding_set_error(t, b, error->error) != TP_OK) {
         error->failed = 1;
         return;
     }
@@ -195,7 +193,7 @@ static void shed(tp_table *t, tp_binding *b, void *with) {
     }
 }
 
-tp_result tp_client_shed(tp_table *t, uint32_t client, uint8_t code, const char *text, size_t size) {
+tp_result tp_client_shed(tp_table *t, uint32_t client, const tp_error_text *text) {
     t->event_count = 0;
     if (client >= t->client_count || !t->clients[client].open) {
         return TP_OK;
@@ -204,7 +202,7 @@ tp_result tp_client_shed(tp_table *t, uint32_t client, uint8_t code, const char 
         return TP_E_MEMORY;
     }
     tp_client *c = &t->clients[client];
-    words error = {code, text, size, 0};
+    words error = {text, 0};
     each(t, client, shed, &error);
     c->crowded = 0;
     return error.failed ? TP_E_MEMORY : TP_OK;

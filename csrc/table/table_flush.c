@@ -229,6 +229,7 @@ tp_result tp_table_flush(tp_table *t, uint32_t client, uint64_t max_bytes, int u
         .annex_offset = p.annex_bytes > 0 ? s->annex_offset : NULL,
         .annex_bytes = p.annex_bytes,
         .error_code = p.coded ? s->error_code : NULL,
+        .error_field = p.blamed ? s->error_field : NULL,
     };
     if (tp_client_bytes(c) <= t->merge_limit) {
         c->crowded = 0;

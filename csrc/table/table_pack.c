@@ -37,6 +37,10 @@ void tp_pack_end(tp_packed *p, const tp_binding *b) {
         p->bytes += b->error_size;
         p->client->error_bytes -= b->error_size;
     }
+    if (b->error_field > 0) {
+        tp_pack_begin(p, &p->blamed, s->error_field, 0, sizeof *s->error_field);
+        s->error_field[row] = b->error_field;
+    }
 }
 
 void tp_pack_runs(tp_packed *p, tp_binding *b) {

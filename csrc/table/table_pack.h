@@ -12,7 +12,7 @@ typedef struct tp_packed {
     tp_client *client;
     uint64_t bytes, limit, most; /* most: rows that there may be */
     uint32_t rows, tokens, entries, scored, error_bytes, text_bytes, annex_bytes;
-    int counted, finished, stopped, with_k, with_text, strings, cached, erred, coded, with_annex;
+    int counted, finished, stopped, with_k, with_text, strings, cached, erred, coded, blamed, with_annex;
 } tp_packed;
 
 /* Fills a column with its default, a byte over and over, before its first value that is none: so a

@@ -1,4 +1,5 @@
 /* Applying one row where anything may be the matter with it. Plain rows are done in table_feed.c. */
+#include <stdlib.h>
 #include <string.h>
 
 #include "table/table.h"
@@ -59,7 +60,8 @@ void tp_row_fail(tp_table *t, tp_binding *b, uint8_t cause, int64_t value, uint6
 static void park_charge(tp_table *t, tp_binding *b) {
     const uint64_t entries = b->tail == NULL ? 0 : b->tail->entries;
     const uint64_t bytes = (uint64_t)b->total * 4 + entries * 8 + (entries > 0 ? b->total * 8u : 0) +
-                           (b->annex == NULL ? 0 : b->annex->len);
+                           (b->annex == NULL ? 0 : b->annex->len) +
+                           (b->error_extras == NULL ? 0 : b->error_extras->size);
     if (t->park_used - b->park_bytes + bytes > t->park_limit) {
         tp_park_lose(t, b);
         return;
@@ -193,6 +195,32 @@ static int append_nothing(tp_table *t, tp_binding *b, const tp_row *row) {
     return !(b->flags & TP_B_LOST);
 }
 
+/* What a row without tokens, of a status from ERROR on, means for its request. */
+static uint8_t cause_of(uint8_t status) {
+    switch (status) {
+    case TP_ROW_ERROR: return TP_CAUSE_WORKER;
+    case TP_ROW_REFUSED: return TP_CAUSE_REFUSED;
+    case TP_ROW_BAD_TOKEN: return TP_CAUSE_BAD_TOKEN;
+    default: return TP_CAUSE_STATUS;
+    }
+}
+
+/* Keeps a failed row's extras until somebody asks why; without memory the error has no reason. */
+static void keep_error_extras(tp_table *t, tp_binding *b, const tp_row *row) {
+    if (row->annex_size == 0 || row->annex_size > TP_MAX_ERROR_EXTRAS) {
+        return;
+    }
+    free(b->error_extras);
+    b->error_extras = malloc(sizeof *b->error_extras + row->annex_size);
+    if (b->error_extras != NULL) {
+        b->error_extras->size = row->annex_size;
+        memcpy(b->error_extras->data, row->annex, row->annex_size);
+    }
+    if (b->state == TP_PARKED) {
+        park_charge(t, b);
+    }
+}
+
 /* A row of a binding that takes rows: its tokens, then what its status says of the request. */
 static void take(tp_table *t, tp_binding *b, tp_row *row) {
     /* Before all else: what the row says of its request stands after tokens that never came. */
@@ -201,10 +229,10 @@ static void take(tp_table *t, tp_binding *b, tp_row *row) {
         return;
     }
     if (row->status >= TP_ROW_ERROR && row->status != TP_ROW_FINISHED) {
-        const uint8_t cause = row->status == TP_ROW_ERROR       ? TP_CAUSE_WORKER
-                              : row->status == TP_ROW_BAD_TOKEN ? TP_CAUSE_REFUSED
-                                                                : TP_CAUSE_STATUS;
-        tp_row_fail(t, b, cause, row->status, row->step);
+        keep_error_extras(t, b, row);
+        if (!(b->flags & TP_B_LOST)) {
+            tp_row_fail(t, b, cause_of(row->status), row->status, row->step);
+        }
         return;
     }
     const uint32_t fresh = trim(t, b, row);

@@ -5,11 +5,11 @@
 #include "table/table_space.h"
 
 void tp_space_free(tp_space *s) {
-    void *arrays[] = {s->keys,        s->counts,    s->offsets,  s->token_ids, s->stop_reason,
-                      s->lp_k,        s->lp_ids,    s->lp_ranks, s->finish,    s->error,
-                      s->lp_values,   s->error_len, s->text,     s->text_len,  s->text_offset,
-                      s->stop_string, s->cached,    s->annex,    s->annex_len, s->annex_offset,
-                      s->error_code};
+    void *arrays[] = {s->keys,        s->counts,     s->offsets,  s->token_ids, s->stop_reason,
+                      s->lp_k,        s->lp_ids,     s->lp_ranks, s->finish,    s->error,
+                      s->lp_values,   s->error_len,  s->text,     s->text_len,  s->text_offset,
+                      s->stop_string, s->cached,     s->annex,    s->annex_len, s->annex_offset,
+                      s->error_code,  s->error_field};
     for (size_t i = 0; i < sizeof arrays / sizeof *arrays; i++) {
         free(arrays[i]);
     }
@@ -36,7 +36,8 @@ tp_result tp_space_reserve(tp_space *s, uint64_t rows, uint64_t tokens, uint64_t
             !grow(&s->error_len, rows * 2) || !grow(&s->text_len, rows * 4) ||
             !grow(&s->text_offset, rows * 4) || !grow(&s->stop_string, rows * 4) ||
             !grow(&s->cached, rows * 4) || !grow(&s->annex_len, rows * 4) ||
-            !grow(&s->annex_offset, rows * 8) || !grow(&s->error_code, rows)) {
+            !grow(&s->annex_offset, rows * 8) || !grow(&s->error_code, rows) ||
+            !grow(&s->error_field, rows)) {
             return TP_E_MEMORY;
         }
         s->row_capacity = rows;

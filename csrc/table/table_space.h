@@ -10,7 +10,7 @@ typedef struct tp_space {
     uint32_t *counts, *offsets;
     int32_t *token_ids, *stop_reason, *stop_string, *lp_k, *lp_ids, *lp_ranks;
     float *lp_values;
-    uint8_t *finish, *error_code, *error, *text, *annex;
+    uint8_t *finish, *error_code, *error_field, *error, *text, *annex;
     uint16_t *error_len;
     uint32_t *text_len, *text_offset, *cached, *annex_len;
     uint64_t *annex_offset;

@@ -30,7 +30,8 @@ enum tp_row_status {
     TP_ROW_ERROR = 3,
     TP_ROW_BAD_TOKEN = 4,
     TP_ROW_FINISHED = 5,
-    TP_ROW_STATUS_END = 6
+    TP_ROW_REFUSED = 6,
+    TP_ROW_STATUS_END = 7
 };
 
 enum tp_finish {
@@ -94,9 +95,10 @@ enum tp_output_column {
     TP_OUT_ANNEX_LEN = 18,    /* u32[rows], bytes of the request's annexes that are new, default all 0 */
     TP_OUT_ANNEX = 19,        /* the bytes, rows one after another */
     TP_OUT_ANNEX_OFFSET = 20, /* u64[rows], bytes of the request's annexes before the row's */
-    TP_OUT_ERROR_CODE = 21    /* u8[rows], enum tp_error_code, default all 0 */
+    TP_OUT_ERROR_CODE = 21,   /* u8[rows], enum tp_error_code, default all 0 */
+    TP_OUT_ERROR_FIELD = 22   /* u8[rows], the last bytes of the row's error that are the name of a field */
 };
-#define TP_OUT_LAST TP_OUT_ERROR_CODE
+#define TP_OUT_LAST TP_OUT_ERROR_FIELD
 
 #define TP_OFFSET_UNKNOWN UINT32_MAX
 #define TP_NO_STOP        (-1) /* of stop_reason and stop_string: nothing of the kind ended it */

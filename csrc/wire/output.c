@@ -40,6 +40,7 @@ static tp_result read_rows(const tp_column *c, tp_output_view *view) {
     TP_TRY(tp_take(&c[TP_OUT_CACHED], rows, 4, &view->cached));
     TP_TRY(tp_take(&c[TP_OUT_ANNEX_OFFSET], rows, 8, &view->annex_offset));
     TP_TRY(tp_take(&c[TP_OUT_ERROR_CODE], rows, 1, &view->error_code));
+    TP_TRY(tp_take(&c[TP_OUT_ERROR_FIELD], rows, 1, &view->error_field));
     return (view->counts == NULL ? rows : tp_sum_u32(view->counts, rows)) == tokens ? TP_OK : TP_E_COUNTS;
 }
 
@@ -103,6 +104,7 @@ static void describe(const tp_output_rows *r, uint64_t *header, tp_part *parts) 
         {TP_OUT_ANNEX, r->annex, r->annex ? (size_t)r->annex_bytes : 0},
         {TP_OUT_ANNEX_OFFSET, r->annex_offset, r->annex_offset ? rows * 8 : 0},
         {TP_OUT_ERROR_CODE, r->error_code, r->error_code ? rows : 0},
+        {TP_OUT_ERROR_FIELD, r->error_field, r->error_field ? rows : 0},
     };
     memcpy(header, h, sizeof h);
     memcpy(parts, p, sizeof p);

@@ -17,7 +17,7 @@ typedef struct tp_output_view {
     const uint8_t *keys, *counts, *token_ids, *offsets, *finish, *stop_reason;
     const uint8_t *lp_k, *lp_ids, *lp_values, *lp_ranks;
     const uint8_t *error_len, *error, *text_len, *text, *text_offset, *stop_string, *cached;
-    const uint8_t *annex_len, *annex, *annex_offset, *error_code;
+    const uint8_t *annex_len, *annex, *annex_offset, *error_code, *error_field;
     uint32_t lp_entries, lp_tokens, error_bytes, text_bytes, annex_bytes;
 } tp_output_view;
 
@@ -47,7 +47,7 @@ typedef struct tp_output_rows {
     const uint32_t *annex_len;
     const uint8_t *annex;
     const uint64_t *annex_offset;
-    const uint8_t *error_code;
+    const uint8_t *error_code, *error_field;
 } tp_output_rows;
 
 /* Returns the exact size of the frame. */

@@ -119,7 +119,7 @@ def test_status_of_an_error_output(
 ) -> None:
     """The code alone decides it, whatever the words are."""
     problem = of_output(
-        RequestOutput("r1", 0, 0, [], FinishReason.ERROR, error=error, error_code=code)
+        RequestOutput("r1", 0, 0, [], FinishReason.ERROR, error=error, error_code=code), "prompt"
     )
     assert problem.status == status and message in problem.message
     assert problem.code == (code or ErrorCode.INTERNAL).name.lower()

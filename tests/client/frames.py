@@ -20,6 +20,7 @@ class Row:
     stop_reason: int = -1
     error: str = ""
     error_code: int = 0
+    error_field: str = ""  # behind `error` in the row's bytes
     text: str = ""
     text_offset: int = 0
     annex: bytes = b""
@@ -48,11 +49,12 @@ def output_frame(
         columns[8] = array("i", [i for entry in entries for i in entry[0]]).tobytes()
         columns[9] = struct.pack(f"<{len(values)}f", *values)
         columns[10] = array("i", [entry[2] for entry in entries]).tobytes()
-    errors = [row.error.encode() for row in rows]
+    errors = [(row.error + row.error_field).encode() for row in rows]
     if any(errors):
         columns[11] = array("H", [len(error) for error in errors]).tobytes()
         columns[12] = b"".join(errors)
         columns[21] = bytes(row.error_code for row in rows)
+        columns[22] = bytes(len(row.error_field.encode()) for row in rows)
     texts = [row.text.encode() for row in rows]
     if any(texts):
         columns[13] = array("I", [len(text) for text in texts]).tobytes()

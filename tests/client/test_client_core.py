@@ -192,13 +192,47 @@ def test_when_its_source_is_dead_an_early_final_row_speaks_soon() -> None:
     core = make_core()
     (stream,) = start(core)
     core.feed(
-        output_frame(Row(stream.key, 4, [], ERROR, error="processor 0 died", error_code=3)), 10.0
+        output_frame(
+            Row(stream.key, 4, [], ERROR, error="it died", error_code=3, error_field="seed")
+        ),
+        10.0,
     )
     core.source_lost(10.5)
     core.tick(11.5)
     item = stream.take()
-    assert item is not None and item.error == "processor 0 died"
+    assert item is not None and (item.error, item.error_field) == ("it died", "seed")
     assert item.error_code is ErrorCode.LOST
+
+
+def test_the_field_that_a_final_row_blames() -> None:
+    core = make_core()
+    streams = [start(core)[0] for _ in range(3)]
+    core.feed(
+        output_frame(
+            Row(streams[0].key, 0, [5], ERROR, error="größer", error_code=1, error_field="größe"),
+            Row(streams[1].key, 0, [], ERROR, error="why", error_code=1),
+            Row(streams[2].key, 0, [5]),
+        ),
+        10.0,
+    )
+    items = [stream.take() for stream in streams]
+    assert [item and (item.error, item.error_field) for item in items] == [
+        ("größer", "größe"),
+        ("why", None),
+        (None, None),
+    ]
+
+
+def test_a_field_longer_than_the_error_is_none() -> None:
+    core = make_core()
+    (stream,) = start(core)
+    frame = output_frame(Row(stream.key, 0, [], ERROR, error="why", error_code=1))
+    long = output_frame(Row(stream.key, 0, [], ERROR, error="w", error_code=1, error_field="hy"))
+    at = next(i for i, (a, b) in enumerate(zip(frame, long, strict=True)) if a != b)
+    assert (frame[at], long[at]) == (0, 2)
+    core.feed(frame[:at] + b"\x04" + frame[at + 1 :], 10.0)
+    item = stream.take()
+    assert item is not None and (item.error, item.error_field) == ("why", None)
 
 
 @pytest.mark.parametrize(

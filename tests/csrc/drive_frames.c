@@ -120,7 +120,8 @@ static void read_output(const uint8_t *data, size_t size) {
                               (const uint32_t *)v.annex_len,
                               v.annex,
                               (const uint64_t *)v.annex_offset,
-                              v.error_code};
+                              v.error_code,
+                              v.error_field};
     uint8_t *out = malloc(tp_output_size(&w));
     must(tp_output_write(&w, out) == tp_output_size(&w), "an output's size is exact");
     must(tp_output_parse(out, tp_output_size(&w), &again) == TP_OK, "a written output is read");

@@ -58,6 +58,7 @@ class Stream:
     stop_string: int = -1
     error: str = ""
     error_code: int = 0
+    error_field: str = ""
     text: bytes = b""
     annex: bytes = b""
 
@@ -93,6 +94,7 @@ class Client:
             stream.stop_reason = int(f.stop_reason[i])
             stream.error = f.errors[i]
             stream.error_code = int(f.error_code[i])
+            stream.error_field = f.error_fields[i]
             stream.stop_string = int(f.stop_string[i])
             size = int(f.text_len[i])
             if size:

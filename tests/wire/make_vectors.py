@@ -107,6 +107,21 @@ def valid() -> Iterator[tuple[str, bytes]]:
             )
         ),
     )
+    yield (
+        "a row that the worker refused, with the field to blame and the reason",
+        oracle.write(
+            frame(
+                1,
+                (5, 0, 10, 99),
+                handles=two,
+                counts=[0, 1],
+                tokens=[1],
+                status=[6, 0],
+                annex_len=[14, 0],
+                annex=[9, 9, 0, 0, 0, 4, *b"seed", *b"no !"],
+            )
+        ),
+    )
     value = msgpack.unpackb(oracle.write(plain), strict_map_key=False)
     value[2] += [5, 6]
     value[3] = {200: b"later", **value[3], 0: b"", 2: b""}
@@ -139,6 +154,24 @@ def valid() -> Iterator[tuple[str, bytes]]:
                 error_len=[0, 0, 0, 9, 0],
                 error_code=[0, 0, 0, 4, 0],
                 error=list("zu spät!".encode()),
+            )
+        ),
+    )
+    yield (
+        "a refused request and an error that blames no field",
+        oracle.write(
+            frame(
+                2,
+                (1, 2, 99),
+                keys=[1, 2],
+                counts=[0, 0],
+                tokens=[],
+                offsets=[0, 9],
+                finish=[4, 4],
+                error_len=[13, 1],
+                error_code=[1, 6],
+                error_field=[4, 0],
+                error=list("zu spät!seed".encode() + b"!"),
             )
         ),
     )

@@ -102,6 +102,7 @@ OUTPUT = Shape(
         Column(19, "annex", "u1", "annex_bytes", None),
         Column(20, "annex_offset", "<u8", "rows", 0),
         Column(21, "error_code", "u1", "rows", 0),
+        Column(22, "error_field", "u1", "rows", 0),
     ),
 )
 SHAPES = {1: STEP, 2: OUTPUT}

@@ -15,11 +15,12 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from tests.wire.strategies import f32
+from tokenpipe._core import MAX_ERROR
 from tokenpipe.errors import FrameError, RowError
 from tokenpipe.extras import PromptLogprobs, RowAnnex
 from tokenpipe.types import OutputAnnex, TokenLogprobs
-from tokenpipe.wire import AnnexReader, pack_annex
-from tokenpipe.wire.extras_codec import KINDS, MOST_DIMENSIONS, NO_MASK, RECORD, WRAP
+from tokenpipe.wire import AnnexReader, pack_annex, unpack_error
+from tokenpipe.wire.extras_codec import KINDS, MOST_DIMENSIONS, MOST_FIELD, NO_MASK, RECORD, WRAP
 
 ids = st.integers(-(1 << 31), (1 << 31) - 1)
 PAGE = (Path(__file__).parents[2] / "docs" / "wire.md").read_text()
@@ -61,6 +62,8 @@ def annexes(draw: st.DrawFn, count: int) -> RowAnnex:
         "reasoning_tokens": st.integers(0, 99),
         "cached_tokens": st.integers(0, 9),
         "extra": st.binary(min_size=1, max_size=5),
+        "error": st.text(max_size=5),
+        "error_field": st.text(max_size=3),
     }
     given: dict[str, Any] = {n: draw(of) for n, of in parts.items() if draw(st.booleans())}
     return RowAnnex(**given)
@@ -113,6 +116,7 @@ def test_says_what_was_given(row: tuple[int, RowAnnex]) -> None:
         3 if cached is None else cached,
         None if reasoning is None else min(reasoning, 5),
     )
+    assert unpack_error(pack_annex(given, count)) == (given.error, given.error_field)
     for column in (got.sampling_masks, got.draft_token_ids, got.draft_logprobs):
         assert column is None or len(column) == count
 
@@ -128,7 +132,7 @@ def test_a_damaged_annex_is_a_frame_error_or_another_annex(
         AnnexReader(8).take(bytes(raw), 0, 3, True)
 
 
-@given(st.binary(max_size=60), st.integers(1, 7))
+@given(st.binary(max_size=60), st.integers(1, 9))
 @example(b"\x08" + b"\xff" * 32, 2)  # 8 dimensions of 2^32 - 1
 @example(b"\x03" + bytes(4) + b"\xff" * 8, 2)  # nothing, in a shape no array can have
 @example(b"\xff" * 4 + b"\x01\0\0\0", 5)
@@ -139,6 +143,8 @@ def test_noise_is_a_frame_error_or_an_annex(raw: bytes, kind: int) -> None:
         record = RECORD.pack(kind, end) + raw[:end]
         with suppress(FrameError):
             AnnexReader(8).take(wrap(record), 0, 1, True)
+        with suppress(FrameError):
+            unpack_error(record)
 
 
 @given(annexes(2), st.data())
@@ -165,6 +171,8 @@ def test_every_shorter_record_is_refused(annex: RowAnnex, data: st.DataObject) -
         (RECORD.pack(6, 5) + bytes(5), "1 bytes too many"),
         (RECORD.pack(4, 3) + bytes(3), "draft_token_ids: 3 bytes"),
         (RECORD.pack(2, 1) + b"\x09", "9 dimensions"),
+        (RECORD.pack(9, 0), "1 bytes are needed, 0 are there"),
+        (RECORD.pack(9, 3) + b"\x03ab", "error: 3 bytes are needed, 2 are there"),
         (RECORD.pack(5, 8) + bytes(8), "no entry for the token itself"),
         (RECORD.pack(1, 24) + struct.pack("<IIIifi", 8, 1, 1, 0, 0, 0), "9 of 8 prompt tokens"),
     ],
@@ -213,6 +221,16 @@ def test_unknown_records_are_skipped() -> None:
 def test_what_does_not_fit_is_a_row_error(annex: RowAnnex, why: str) -> None:
     with pytest.raises(RowError, match=re.escape(why)):
         pack_annex(annex, 1)
+
+
+def test_an_error_has_a_bound_and_no_half_character() -> None:
+    error, field = unpack_error(pack_annex(RowAnnex(error="x" + "€" * 500, error_field="n"), 0))
+    assert error == "x" + "€" * ((MAX_ERROR - 2) // 3) and field == "n"
+    too_long = RowAnnex(error="x", error_field="n" * (MOST_FIELD + 1))
+    assert unpack_error(pack_annex(too_long, 0)) == ("x", "")
+    assert unpack_error(pack_annex(RowAnnex(error="\udc80"), 0)) == ("?", "")
+    assert unpack_error(RECORD.pack(9, 2) + b"\0\xff") == ("\ufffd", "")
+    assert unpack_error(pack_annex(RowAnnex(extra=b"x"), 0)) == unpack_error(b"") == ("", "")
 
 
 @given(

@@ -7,12 +7,20 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tokenpipe.errors import LaneLost
+from tokenpipe.errors import FieldError, LaneLost, RequestRefused
+from tokenpipe.extras import RowAnnex
 from tokenpipe.notify import Notifier
 from tokenpipe.types import RowStatus
 from tokenpipe.wire import StepBind, StepPlan
 from tokenpipe.worker.executor import StepRows
 from tokenpipe.worker.worker_loop import WorkerLoop
+
+REFUSALS: dict[int, Exception] = {
+    13: KeyError("weights"),
+    14: RequestRefused("the prompt is too long"),
+    15: RequestRefused("there is no 'x'", "lora"),
+    16: FieldError("top_k", "must be 0"),
+}
 
 
 class Lane:
@@ -34,6 +42,7 @@ class Pub:
         self.steps: list[tuple[list[int], list[int], list[int], list[int]]] = []
         self.lost_at = lost_at or set()
         self.polls = 0
+        self.extras: list[dict[int, RowAnnex]] = []
 
     def publish(self, step: int, handles: Any, tokens: Any, *_: Any, **rest: Any) -> None:
         if step in self.lost_at:
@@ -41,6 +50,7 @@ class Pub:
         status = [] if rest["status"] is None else rest["status"].tolist()
         gone = rest.get("drained")
         drained = [] if gone is None else gone.tolist()
+        self.extras.append(rest.get("annexes") or {})
         self.steps.append((handles.tolist(), tokens.tolist(), status, drained))
 
     def poll(self) -> None:
@@ -56,8 +66,8 @@ class Fake:
         self.done = 0
 
     def admit(self, binding: StepBind) -> None:
-        if binding.key == 13:
-            raise ValueError("the prompt is too long")
+        if binding.key in REFUSALS:
+            raise REFUSALS[binding.key]
         self.calls.append(f"admit {binding.handle}")
         self.running.append(binding.handle)
 
@@ -98,11 +108,19 @@ def test_freed_and_bound_in_one_plan_is_drained_and_never_admitted() -> None:
     assert engine.calls == [] and pub.steps == [([], [], [], [5, 77])]
 
 
-def test_refused_request_ends_with_an_error_row_and_the_others_go_on() -> None:
-    lane = Lane([StepPlan(1, (bind(5), bind(6, key=13)))], [StepPlan(2, frees=(6,))])
+def test_refused_request_ends_with_its_reason_and_the_others_go_on() -> None:
+    binds = (bind(5), *(bind(6 + i, key) for i, key in enumerate(REFUSALS)))
+    lane = Lane([StepPlan(1, binds)], [StepPlan(2, frees=(6,))])
     engine, pub = run(lane)
-    assert pub.steps[0] == ([6], [], [RowStatus.ERROR], [])
-    assert pub.steps[1] == ([5], [1], [], [])
+    refused, failed = RowStatus.REFUSED, RowStatus.ERROR
+    assert pub.steps[0] == ([6, 7, 8, 9], [], [failed, refused, refused, refused], [])
+    assert pub.extras[0] == {
+        0: RowAnnex(error="KeyError: 'weights'"),
+        1: RowAnnex(error="the prompt is too long"),
+        2: RowAnnex(error="lora: there is no 'x'", error_field="lora"),
+        3: RowAnnex(error="top_k: must be 0", error_field="top_k"),
+    }
+    assert pub.steps[1] == ([5], [1], [], []) and pub.extras[1] == {}
     assert pub.steps[2] == ([5], [2], [], [6]) and "free 6" not in engine.calls
 
 

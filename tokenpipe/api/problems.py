@@ -10,6 +10,7 @@ from tokenpipe.errors import first_line
 from tokenpipe.types import ErrorCode, RequestOutput
 
 RETRY_AFTER_S = 1
+PROMPT = "prompt_token_ids"  # what the pipeline calls the prompt; each endpoint has its own name
 STATUS = {
     ErrorCode.INVALID: 400,
     ErrorCode.UNAVAILABLE: 503,
@@ -69,8 +70,14 @@ def unavailable(message: str) -> Problem:
     return Problem(503, message, code="unavailable")
 
 
-def of_output(output: RequestOutput) -> Problem:
-    """Say what an output with finish reason "error" means for its caller."""
+def of_output(output: RequestOutput, prompt_field: str) -> Problem:
+    """Say what an output with finish reason "error" means for its caller.
+
+    `prompt_field` is what the endpoint calls `prompt_token_ids`.
+    """
     code = output.error_code or ErrorCode.INTERNAL
-    text = first_line(output.error or "the request failed")
-    return Problem(STATUS[code], text, code=code.name.lower())
+    text = output.error or "the request failed"
+    if code is not ErrorCode.INVALID:
+        text = first_line(text)
+    field = prompt_field if output.error_field == PROMPT else output.error_field
+    return Problem(STATUS[code], text, param=field, code=code.name.lower())

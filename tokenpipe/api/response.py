@@ -23,7 +23,7 @@ from tokenpipe.types import FinishReason, RequestOutput, SamplingParams
 
 from .formats import Choice, Form
 from .merge import merged
-from .problems import Problem, of_output, unavailable
+from .problems import PROMPT, Problem, of_output, unavailable
 from .server_state import ServerState
 from .text_codec import Text
 from .usage import Tally
@@ -147,8 +147,7 @@ class Reply(Response):
         except FrameTooLarge as error:
             raise Problem(413, str(error), param=self._form.prompt_field) from None
         except FieldError as error:
-            of_prompt = error.field == "prompt_token_ids"
-            field = self._form.prompt_field if of_prompt else error.field
+            field = self._form.prompt_field if error.field == PROMPT else error.field
             raise Problem(400, f"{field}: {error.problem}", param=field) from None
 
     async def _send_events(self, items: AsyncIterator[Any], send: Send) -> None:
@@ -159,7 +158,7 @@ class Reply(Response):
         async for item in items:
             job, output = (0, item) if single else item
             if output.finish_reason is FinishReason.ERROR:
-                raise of_output(output)
+                raise of_output(output, form.prompt_field)
             event = form.chunk(job * n + output.index, text.of(output), output)
             if not self._begun:
                 self._begun = True
@@ -192,7 +191,7 @@ class Reply(Response):
             job, output = (0, item) if single else item
             assert isinstance(output, RequestOutput)
             if output.finish_reason is FinishReason.ERROR:
-                raise of_output(output)
+                raise of_output(output, self._form.prompt_field)
             choices[job * n + output.index].add(self._text.of(output), output)
             tally.add(job, output)
         if any(choice.finish_reason is None for choice in choices):

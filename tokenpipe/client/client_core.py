@@ -246,10 +246,10 @@ class ClientCore(Generic[S]):
                 missing = f"output {stream.received}..{offset - 1} is missing, {why}"
                 self._end(stream, *last_word(frame, key) or (ErrorCode.GAP, missing))
 
-    def _end(self, stream: Stream, code: int, error: str) -> None:
+    def _end(self, stream: Stream, code: int, error: str, field: str = "") -> None:
         self._changes += 1
         self._forget(stream.key, stream.request_id)
-        stream.end(FINISH_ERROR, code, error)
+        stream.end(FINISH_ERROR, code, error, field)
         self._give_up(stream.key)
 
     # --- what goes out --------------------------------------------------------------------------

@@ -105,10 +105,10 @@ class HeldFrames:
         return held
 
 
-def last_word(frame: bytes, key: int) -> tuple[int, str] | None:
-    """Return code and text of the error that a frame ends this request with; None without one."""
+def last_word(frame: bytes, key: int) -> tuple[int, str, str] | None:
+    """Return code, text and field of the error that a frame ends this request with, or None."""
     output = OutputFrame.unpack(frame)
     for row, row_key in enumerate(output.keys.tolist()):
         if row_key == key and output.finish[row] == FINISH_ERROR:
-            return int(output.error_code[row]), output.errors[row]
+            return int(output.error_code[row]), output.errors[row], output.error_fields[row]
     return None

@@ -28,6 +28,7 @@ class FinalRow:
     finish_reason: FinishReason
     error_code: ErrorCode = ErrorCode.NONE
     error: str = ""
+    error_field: str = ""
     text_offset: int = 0
     text: bytes = b""  # what was held back when it was last bound
 
@@ -35,7 +36,9 @@ class FinalRow:
 def pack_final_rows(lane: tuple[int, int, int, int], rows: Sequence[FinalRow]) -> bytes:
     """Pack final rows of one client, at most `ROWS_PER_FRAME`, into an OutputFrame."""
     n = len(rows)
-    errors = [row.error.encode()[:ERROR_BYTES].decode(errors="ignore").encode() for row in rows]
+    fields = [field if len(field := row.error_field.encode()) < 256 else b"" for row in rows]
+    texts = [row.error.encode()[:ERROR_BYTES].decode(errors="ignore").encode() for row in rows]
+    errors = [text + field for text, field in zip(texts, fields, strict=True)]
     columns: dict[int, Buffer] = {
         OutputColumn.KEYS: struct.pack(f"<{n}Q", *(row.key for row in rows)),
         OutputColumn.COUNTS: bytes(4 * n),
@@ -45,6 +48,8 @@ def pack_final_rows(lane: tuple[int, int, int, int], rows: Sequence[FinalRow]) -
         OutputColumn.ERROR: b"".join(errors),
         OutputColumn.ERROR_CODE: bytes(row.error_code for row in rows),
     }
+    if any(fields):
+        columns[OutputColumn.ERROR_FIELD] = bytes(map(len, fields))
     if any(row.text for row in rows):
         columns[OutputColumn.TEXT_LEN] = struct.pack(f"<{n}I", *(len(row.text) for row in rows))
         columns[OutputColumn.TEXT] = b"".join(row.text for row in rows)

@@ -83,6 +83,7 @@ class Outcomes:
             _stop_reason(entry, report),
             report.error or None,
             report.error_code,
+            report.error_field or None,
         )
 
     def _aborted(self, report: HandleAborted) -> Event | None:
@@ -136,9 +137,9 @@ class Outcomes:
         self._end(entry, offset, FinishReason.ABORT)
         return Aborted(request, handle, offset)
 
-    def reject(self, entry: Entry, code: ErrorCode, error: str) -> None:
-        """End an unbound request with an error."""
-        self._end(entry, len(entry.output_token_ids), FinishReason.ERROR, code, error)
+    def reject(self, entry: Entry, code: ErrorCode, error: str, field: str = "") -> None:
+        """End an unbound request with an error; `field` is to blame, where it is not empty."""
+        self._end(entry, len(entry.output_token_ids), FinishReason.ERROR, code, error, field)
 
     def _end(
         self,
@@ -147,11 +148,12 @@ class Outcomes:
         reason: FinishReason,
         code: ErrorCode = ErrorCode.NONE,
         error: str = "",
+        field: str = "",
     ) -> None:
-        request = entry.request
+        request, key = entry.request, entry.request.internal_id
         self._book.end(entry)
         self._final_rows.append(
-            FinalRow(request.client, request.internal_id, offset, reason, code, error, *entry.text)
+            FinalRow(request.client, key, offset, reason, code, error, field, *entry.text)
         )
 
     def processor_lost(self, dp_ranks: Sequence[int], error: str) -> Iterable[Event]:

@@ -165,8 +165,16 @@ class Pipeline:
         self._check_open()
         return StepCommands(self._book, self, dp_rank, self.topology.tokenizer is not None)
 
-    def reject(self, request: Request, error: str, code: ErrorCode = ErrorCode.INVALID) -> None:
-        """End a request that is not bound with an error; its client reads `error` and `code`.
+    def reject(
+        self,
+        request: Request,
+        error: str,
+        code: ErrorCode = ErrorCode.INVALID,
+        field: str | None = None,
+    ) -> None:
+        """End a request that is not bound with an error; its client reads all three.
+
+        `field` is the name of the request's field that is to blame, if one is.
 
         Raises `ValueError` for ErrorCode.NONE, `TokenpipeError` for a request that is bound.
         """
@@ -178,7 +186,7 @@ class Pipeline:
             return
         if entry.handle is not None:
             raise TokenpipeError(f"reject: request {request.external_id!r} is bound; abort it")
-        self._outcomes.reject(entry, code, error)
+        self._outcomes.reject(entry, code, error, field or "")
         self._parts.clients.send(self._outcomes.take_final_rows())
 
     def set_model_card(self, card: ModelCard) -> None:

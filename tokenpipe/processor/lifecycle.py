@@ -23,10 +23,11 @@ from tokenpipe.wire import (
 from .numbers import Happened, State
 from .outbox import Outbox
 from .rank import Rank
-from .words import error_code, row_error
+from .words import RequestError, row_error
 
 DRAINED, RANK_LOST, MARKER_TIMEOUT = "drained", "rank_lost", "marker_timeout"
 _ACTIVE = (State.RUNNING, State.PREEMPTING)
+_NO_ERROR = RequestError(ErrorCode.NONE, "")
 
 TableEvents = Sequence[tuple[int, int, int, int, int]]
 
@@ -50,9 +51,9 @@ class Lifecycle:
                 case Happened.FINISHED:
                     self._finished(rank, handle, a, b, now)
                 case Happened.ROW_ERROR:
-                    code, error = error_code(a), row_error(a, b, handle, 0, step)
-                    self._table.set_error(handle, code, error)
-                    self._finished(rank, handle, FINISH_ERROR, NO_STOP, now, code, error)
+                    error = row_error(a, b, handle, step, self._table.error_extras(handle))
+                    self._table.set_error(handle, *error)
+                    self._finished(rank, handle, FINISH_ERROR, NO_STOP, now, error)
                 case Happened.DRAINED:
                     self._drained(rank, handle, now)
                 case Happened.GAP:
@@ -76,11 +77,12 @@ class Lifecycle:
         finish: int,
         stop_reason: int,
         now: float,
-        code: ErrorCode = ErrorCode.NONE,
-        error: str = "",
+        error: RequestError = _NO_ERROR,
     ) -> None:
         total, string = self._table.total(handle), self._table.stop_string(handle)
-        outcome = HandleFinished(handle, finish, stop_reason, total, error, string, code)
+        outcome = HandleFinished(
+            handle, finish, stop_reason, total, error.text, string, error.code, error.field
+        )
         self._outbox.put_for(handle, outcome)
         self._await_marker(rank, handle, now)
 

@@ -39,6 +39,7 @@ class Cause(IntEnum):
     RECOVERY_STOP = _core.CAUSE_RECOVERY_STOP
     WORKER = _core.CAUSE_WORKER
     REFUSED = _core.CAUSE_REFUSED
+    BAD_TOKEN = _core.CAUSE_BAD_TOKEN
     STATUS = _core.CAUSE_STATUS
     TOKEN = _core.CAUSE_TOKEN
     MEMORY = _core.CAUSE_MEMORY

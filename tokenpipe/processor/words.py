@@ -2,34 +2,52 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
+from tokenpipe.errors import FrameError
 from tokenpipe.types import ErrorCode, split_handle
+from tokenpipe.wire import unpack_error
 
 from .numbers import Cause
 
 RECOVERY_STOP = "result is incomplete (recovery stop)"
+REFUSED = "the worker refused the request"
+_CODES = {Cause.RECOVERY_STOP: ErrorCode.LOST, Cause.REFUSED: ErrorCode.INVALID}
 
 
-_CODES = {Cause.RECOVERY_STOP: ErrorCode.LOST}
+class RequestError(NamedTuple):
+    """What a request ends with: `field` is the name of its field that is to blame, or empty."""
+
+    code: ErrorCode
+    text: str
+    field: str = ""
 
 
-def error_code(cause: int) -> ErrorCode:
-    """Return what kind of error a row's cause is."""
-    return _CODES.get(Cause(cause), ErrorCode.INTERNAL)
-
-
-def row_error(cause: int, value: int, handle: int, tp: int, step: int) -> str:
-    """Return what is wrong with a row, and which row it is."""
+def row_error(cause: int, value: int, handle: int, step: int, extras: bytes = b"") -> RequestError:
+    """Return what a row of the leader ends its request with; `extras` are those of the row."""
+    code = _CODES.get(Cause(cause), ErrorCode.INTERNAL)
     if cause == Cause.RECOVERY_STOP:
-        return RECOVERY_STOP
+        return RequestError(code, RECOVERY_STOP)
+    reason, field = _reason(extras)
+    if cause == Cause.REFUSED:
+        return RequestError(code, reason or REFUSED, field)
     dp, slot, _ = split_handle(handle)
-    return f"step {step}, dp {dp}, tp {tp}, slot {slot}: {_what(cause, value)}"
+    text = f"step {step}, dp {dp}, tp 0, slot {slot}: {_what(cause, value)}"
+    return RequestError(code, f"{text}: {reason}" if reason else text, field)
+
+
+def _reason(extras: bytes) -> tuple[str, str]:
+    try:
+        return unpack_error(extras)
+    except FrameError:  # the row's status counts all the same
+        return "", ""
 
 
 def _what(cause: int, value: int) -> str:
     match cause:
         case Cause.WORKER:
             return "the worker failed on this row"
-        case Cause.REFUSED:
+        case Cause.BAD_TOKEN:
             return "the publisher refused a token of this row"
         case Cause.STATUS:
             return f"unknown row status {value}"

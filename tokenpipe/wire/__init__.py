@@ -6,7 +6,7 @@ The format is written down in docs/wire.md; its only implementation is in csrc/.
 from .columns import OutputColumn, StepColumn
 from .control import pack_control, unpack_control
 from .control_queue import ControlQueue
-from .extras_codec import pack_annex
+from .extras_codec import pack_annex, unpack_error
 from .extras_reader import AnnexReader
 from .frames import OutputFrame, StepFrame
 from .lane import Kind, LaneHeader
@@ -69,4 +69,5 @@ __all__ = [
     "pack_annex",
     "pack_control",
     "unpack_control",
+    "unpack_error",
 ]

@@ -47,3 +47,4 @@ class OutputColumn(IntEnum):
     ANNEX = _core.OUT_ANNEX
     ANNEX_OFFSET = _core.OUT_ANNEX_OFFSET
     ERROR_CODE = _core.OUT_ERROR_CODE
+    ERROR_FIELD = _core.OUT_ERROR_FIELD

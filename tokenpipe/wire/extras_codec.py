@@ -14,17 +14,21 @@ from typing import Any, NamedTuple, TypeAlias, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from tokenpipe._core import MAX_ERROR
 from tokenpipe.errors import FrameError, RowError
 from tokenpipe.extras import RowAnnex
 
 PROMPT_LOGPROBS, POOLED, MASKS, DRAFTS, DRAFT_LOGPROBS, REASONING, EXTRA, CACHED = range(1, 9)
+ERROR = 9
 
 RECORD = struct.Struct("<BI")  # kind, bytes of its payload
 WRAP = struct.Struct("<IIII")  # output tokens before, its tokens, entries to skip, bytes of records
 SHAPE = struct.Struct("<II")  # rows, entries of each
 MOST_DIMENSIONS = 8
 MOST_VALUES = 1 << 28
+MOST_FIELD = (1 << 8) - 1  # bytes of the name of a field
 NO_MASK = (1 << 32) - 1
+_U8 = struct.Struct("<B")
 _U32 = struct.Struct("<I")
 
 I32: TypeAlias = NDArray[np.int32]
@@ -84,6 +88,8 @@ def pack_annex(annex: RowAnnex, count: int) -> bytes:
         put(EXTRA, bytes(annex.extra))
     if annex.cached_tokens is not None:
         put(CACHED, _number("cached_tokens", annex.cached_tokens))
+    if annex.error or annex.error_field:
+        put(ERROR, *_error_parts(annex.error, annex.error_field))
     return b"".join(parts)
 
 
@@ -96,6 +102,14 @@ def _number(name: str, value: int) -> bytes:
     if value < 0:
         raise RowError(f"{name}: {value} is negative")
     return _U32.pack(min(value, (1 << 32) - 1))
+
+
+def _error_parts(error: str, field: str) -> tuple[bytes, bytes, bytes]:
+    name = field.encode(errors="replace")
+    if len(name) > MOST_FIELD:
+        name = b""
+    text = error.encode(errors="replace")[: MAX_ERROR - len(name)]
+    return bytes([len(name)]), name, text.decode(errors="ignore").encode()  # no half character
 
 
 def _ints(name: str, values: Any) -> I32:
@@ -167,6 +181,11 @@ class Record:
         at = self.take(4 * n)
         return np.frombuffer(self._data, "<f4", n, at) if n else np.empty(0, np.float32)
 
+    def text(self, n: int) -> str:
+        """Return the next n bytes as UTF-8; a byte that is none is replaced."""
+        at = self.take(n)
+        return self._data[at : at + n].decode(errors="replace")
+
     def rest(self) -> bytes:
         """Return what is left."""
         at = self._at
@@ -200,7 +219,7 @@ def _prompt_logprobs(record: Record) -> tuple[int, Scores]:
 
 
 def _pooled(record: Record) -> F32:
-    (dimensions,) = record.unpack(struct.Struct("<B"))
+    (dimensions,) = record.unpack(_U8)
     if dimensions > MOST_DIMENSIONS:
         raise FrameError(f"pooled: {dimensions} dimensions")
     shape = record.unpack(struct.Struct(f"<{dimensions}I"))
@@ -222,6 +241,12 @@ def _drafts(record: Record) -> I32:
     return np.frombuffer(raw, "<i4") if raw else np.empty(0, np.int32)
 
 
+def _error(record: Record) -> tuple[str, str]:
+    (size,) = record.unpack(_U8)
+    field = record.text(size)
+    return record.rest().decode(errors="replace"), field
+
+
 def _one(record: Record) -> int:
     return record.unpack(_U32)[0]
 
@@ -235,6 +260,7 @@ KINDS: dict[int, tuple[str, Callable[[Record], Any]]] = {
     REASONING: ("reasoning_tokens", _one),
     EXTRA: ("extra", Record.rest),
     CACHED: ("cached_tokens", _one),
+    ERROR: ("error", _error),
 }
 
 
@@ -262,3 +288,15 @@ def records(data: bytes, at: int, end: int) -> Iterator[tuple[int, Any]]:
             record.end()
             yield kind, value
         at += size
+
+
+def unpack_error(data: bytes) -> tuple[str, str]:
+    """Return (error, field to blame) of a row's records; ("", "") where there is none.
+
+    FrameError says what is malformed.
+    """
+    for kind, value in records(data, 0, len(data)):
+        if kind == ERROR:
+            error, field = value
+            return error, field
+    return "", ""

@@ -201,7 +201,23 @@ class OutputFrame:
     @property
     def errors(self) -> list[str]:
         """Return each row's error, empty where it has none."""
-        return self._strings(OutputColumn.ERROR_LEN, 2, OutputColumn.ERROR)
+        return self._error_parts()[0]
+
+    @property
+    def error_fields(self) -> list[str]:
+        """Return the name of the request's field that each row's error blames, empty for none."""
+        return self._error_parts()[1]
+
+    def _error_parts(self) -> tuple[list[str], list[str]]:
+        if OutputColumn.ERROR_FIELD not in self.columns:
+            texts = self._strings(OutputColumn.ERROR_LEN, 2, OutputColumn.ERROR)
+            return texts, [""] * self.rows
+        lengths = _column(self.columns, OutputColumn.ERROR_LEN, np.uint16, self.rows)
+        fields = _column(self.columns, OutputColumn.ERROR_FIELD, np.uint8, self.rows)
+        named = np.where(fields <= lengths, fields, 0).astype(np.uint16)
+        both = np.stack([lengths - named, named], axis=1).astype("<u2").tobytes()
+        parts = _core.split_text(both, 2, self.columns.get(OutputColumn.ERROR, b""))
+        return parts[::2], parts[1::2]
 
     @property
     def error_code(self) -> U8:

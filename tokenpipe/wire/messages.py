@@ -150,6 +150,7 @@ class HandleFinished:
     error: Words = ""
     stop_string: TokenOrNone = NO_STOP  # which of Bind.stop ended it
     error_code: Annotated[ErrorCode, OneOf(ErrorCode)] = ErrorCode.NONE
+    error_field: Words = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -35,13 +35,20 @@ class Executor(Protocol):
     """One rank's model. All calls come from one thread, in the order of the plans.
 
     With `tensor_parallel_size` > 1 every TP rank gets the same calls in the same order.
+
+    Two attributes may say more; both may be absent. `request_fields`: the names of JSON fields of
+    an HTTP request that it accepts beyond the standard ones (`binding.request_fields` then has
+    them). `max_model_len`: the most tokens of prompt and output together. They are read once, when
+    the executor is made, and must be the same on every rank.
     """
 
     def admit(self, binding: StepBind) -> None:
         """Take a sequence in: from the next step on its handle gets tokens.
 
         `prompt_token_ids`, then `output_token_ids` where it has run before; `params` is how to
-        sample. An exception ends this request with an error and no other.
+        sample. An exception ends this request and no other: its caller gets the text of a
+        `RequestRefused` or `FieldError` as a refusal (HTTP 400), that of any other exception as a
+        failure (HTTP 500). The first TP rank's exception counts.
         """
 
     def step(self) -> StepRows | None:

@@ -8,7 +8,8 @@ from collections.abc import Callable
 
 import numpy as np
 
-from tokenpipe.errors import LaneLost
+from tokenpipe.errors import FieldError, LaneLost, RequestRefused
+from tokenpipe.extras import RowAnnex
 from tokenpipe.logs import RateLimit
 from tokenpipe.notify import Notifier
 from tokenpipe.types import RowStatus
@@ -47,7 +48,7 @@ class WorkerLoop:
         self._limit = RateLimit(1.0, clock)
         self._running: set[int] = set()
         self._drained: list[int] = []
-        self._broken: list[int] = []  # handles that the engine refused
+        self._refused: dict[int, tuple[RowStatus, RowAnnex]] = {}  # handles, until published
         self._step = 0
         self.stopped = False
 
@@ -91,21 +92,26 @@ class WorkerLoop:
             self._executor.free(handle)
         self._running.clear()
         self._drained.clear()
-        self._broken.clear()
+        self._refused.clear()
 
     def _admit(self, binding: StepBind) -> None:
         try:
             self._executor.admit(binding)
+        except (RequestRefused, FieldError) as error:
+            self._refuse(binding, RowStatus.REFUSED, str(error), error.field or "")
         except Exception as error:  # one bad request harms one request
-            self._broken.append(binding.handle)
-            said = f"request {binding.key:#x} is refused: {error!r}"
-            self._limit.log(_log, logging.WARNING, "refused", said)
+            self._refuse(binding, RowStatus.ERROR, f"{type(error).__name__}: {error}")
         else:
             self._running.add(binding.handle)
 
+    def _refuse(self, binding: StepBind, status: RowStatus, why: str, field: str = "") -> None:
+        self._refused[binding.handle] = status, RowAnnex(error=why, error_field=field)
+        said = f"request {binding.key:#x} is refused: {why}"
+        self._limit.log(_log, logging.WARNING, "refused", said)
+
     def _publish(self, rows: StepRows | None) -> None:
         """Send a step with what became of handles since the last one; else keep the lane going."""
-        if rows is None and not self._drained and not self._broken:
+        if rows is None and not self._drained and not self._refused:
             self._pub.poll()
             return
         try:
@@ -115,17 +121,18 @@ class WorkerLoop:
             self._forget()
 
     def _publish_step(self, rows: StepRows) -> None:
-        if self._broken:  # a step of their own: the engine's columns stay as they are
-            n = len(self._broken)
+        if self._refused:  # a step of their own: the executor's columns stay as they are
+            refusals = list(self._refused.values())
             self._step += 1
             self._pub.publish(
                 self._step,
-                np.array(self._broken, np.int64),
+                np.fromiter(self._refused, np.int64, len(refusals)),
                 np.zeros(0, np.int32),
-                counts=np.zeros(n, np.int32),
-                status=np.full(n, RowStatus.ERROR, np.uint8),
+                counts=np.zeros(len(refusals), np.int32),
+                status=np.array([status for status, _ in refusals], np.uint8),
+                annexes={row: extras for row, (_, extras) in enumerate(refusals)},
             )
-            self._broken.clear()
+            self._refused.clear()
         self._step += 1
         self._pub.publish(
             self._step,
