@@ -94,7 +94,7 @@ def _bind(pipe: Pipeline, work: Workload) -> tuple[list[int], list[int]]:
         return bool(up) and len(requests) == work.batch
 
     until(all_are_there, START_S, "all requests and the rank")
-    with pipe.step(0) as commands:
+    with pipe.commands(0) as commands:
         handles = [commands.bind(request, slot) for slot, request in enumerate(requests)]
     if work.streams:  # the key of a stream is the id that its caller gave
         return handles, [int(request.external_id) for request in requests]

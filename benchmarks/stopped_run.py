@@ -164,7 +164,7 @@ def _bind(pipe: Pipeline, work: Workload) -> list[tuple[list[int], list[int]]]:
     bound = []
     for dp in range(RANKS):
         mine = requests[dp::RANKS]
-        with pipe.step(dp) as commands:
+        with pipe.commands(dp) as commands:
             handles = [commands.bind(request, slot) for slot, request in enumerate(mine)]
         bound.append((handles, [request.internal_id for request in mine]))
     return bound

@@ -48,7 +48,7 @@ def serve(pipe: tp.Pipeline, wanted: Callable[[], bool]) -> None:
                     frees.append(handle)  # the worker answers with a drained row, which brings:
                 case tp.Released(_, handle):
                     free.append(tp.split_handle(handle)[1])
-        with pipe.step(dp_rank=0) as cmd:
+        with pipe.commands(dp_rank=0) as cmd:
             for request in aborts:
                 cmd.abort(request)
             while up and free and waiting:

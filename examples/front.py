@@ -66,7 +66,7 @@ class Front:
                 case Submitted(request):
                     self._submitted(request)
                 case AbortRequested(request):
-                    with self._pipe.step() as commands:
+                    with self._pipe.commands() as commands:
                         commands.abort(request)
                 case Finished(_, handle):
                     self._cancel(handle)
@@ -83,7 +83,7 @@ class Front:
                     self.free.add(self.bound.pop(handle))
         while self.up and self.free and self._waiting:
             request, slot = self._waiting.popleft(), self.free.pop()
-            with self._pipe.step() as commands:
+            with self._pipe.commands() as commands:
                 handle = commands.bind(request, slot)
             self.bound[handle] = slot
             self._start(handle, request)

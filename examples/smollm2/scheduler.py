@@ -101,7 +101,7 @@ class Scheduler:
         """Return the next step of a rank, its commands sent; None where it has nothing to do."""
         rank = self._ranks[dp]
         binds: list[StepBind] = []
-        with self._pipe.step(dp) as commands:
+        with self._pipe.commands(dp) as commands:
             while rank.used > self._kv_tokens:
                 handle, youngest = rank.running.popitem()
                 commands.preempt(handle)
@@ -152,7 +152,7 @@ class Scheduler:
 
     def _abort(self, request: Request) -> None:
         dp = next((dp for dp, one in self._everyone() if one.request == request), 0)
-        with self._pipe.step(dp) as commands:
+        with self._pipe.commands(dp) as commands:
             commands.abort(request)
 
     def _everyone(self) -> Iterator[tuple[int, Running]]:

@@ -13,15 +13,15 @@ from tests.client.engine import FakeEngine, fake_engine
 from tests.client.frames import Row
 from tokenpipe.bench.client import main, parse
 from tokenpipe.bench.oracle import sequence
-from tokenpipe.wire import GiveUp, Submit
+from tokenpipe.wire import Cancel, Submit
 
 LENGTH, ABORT = 2, 3
 
 
-def answer(engine: FakeEngine, client: int, message: Submit | GiveUp) -> None:
+def answer(engine: FakeEngine, client: int, message: Submit | Cancel) -> None:
     """Send half of a request's tokens, then the rest; end it where the client cancels it."""
     key = message.key
-    if isinstance(message, GiveUp):
+    if isinstance(message, Cancel):
         engine.send(client, Row(key, 5, [], ABORT))
         return
     assert message.params.ignore_eos
@@ -30,7 +30,7 @@ def answer(engine: FakeEngine, client: int, message: Submit | GiveUp) -> None:
         engine.send(client, Row(key, 5, sequence(key, 5, 5), LENGTH))
 
 
-def spoil(engine: FakeEngine, client: int, message: Submit | GiveUp) -> None:
+def spoil(engine: FakeEngine, client: int, message: Submit | Cancel) -> None:
     """Send a token of another request, and two tokens too few."""
     key = message.key
     tokens = [*sequence(key, 0, 7), *sequence(key + 1, 7, 1)]
@@ -67,7 +67,7 @@ def test_wrong_tokens_are_in_the_report(runtime_dir: Path, tmp_path: Path, consu
 
 @pytest.mark.parametrize("consume", ["columns", "streams"])
 def test_a_silent_engine_ends_the_client(runtime_dir: Path, tmp_path: Path, consume: str) -> None:
-    def nothing(engine: FakeEngine, client: int, message: Submit | GiveUp) -> None:
+    def nothing(engine: FakeEngine, client: int, message: Submit | Cancel) -> None:
         pass
 
     report = played(runtime_dir, tmp_path, nothing, "--consume", consume, "--patience", "0.1")

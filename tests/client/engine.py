@@ -22,9 +22,9 @@ from tokenpipe.transport import (
     open_receiver,
     open_sender,
 )
-from tokenpipe.wire import GiveUp, Submit, unpack_control
+from tokenpipe.wire import Cancel, Submit, unpack_control
 
-Reply = Callable[["FakeEngine", int, Submit | GiveUp], None]
+Reply = Callable[["FakeEngine", int, Submit | Cancel], None]
 
 
 def token(key: int, offset: int) -> int:
@@ -41,7 +41,7 @@ class FakeEngine:
     def __init__(self, base: Path, topology: Topology, reply: Reply) -> None:
         self.instance = Instance.create(base, None, {"topology": topology.to_json_dict()})
         self.endpoint = self.instance.directory
-        self.heard: list[Submit | GiveUp] = []
+        self.heard: list[Submit | Cancel] = []
         self.gone: list[int] = []  # clients that ended or died
         self._topology = topology
         self._reply = reply
@@ -102,7 +102,7 @@ class FakeEngine:
             for frame in lane.recv():
                 assert isinstance(frame, bytes)
                 for message in unpack_control(frame)[1]:
-                    assert isinstance(message, Submit | GiveUp)
+                    assert isinstance(message, Submit | Cancel)
                     self.heard.append(message)
                     self._reply(self, index, message)
             lane.applied()
@@ -169,9 +169,9 @@ def fake_engine(base: Path, reply: Reply, topology: Topology | None = None) -> I
         engine.close()
 
 
-def serve(engine: FakeEngine, client: int, message: Submit | GiveUp) -> None:
+def serve(engine: FakeEngine, client: int, message: Submit | Cancel) -> None:
     """Serve at once and whole: max_tokens in rows of three; give-ups end with "abort"."""
-    if isinstance(message, GiveUp):
+    if isinstance(message, Cancel):
         engine.send(client, Row(message.key, 0xFFFFFFFF, [], 3), source=-1)
         return
     end = message.params.max_tokens
@@ -181,5 +181,5 @@ def serve(engine: FakeEngine, client: int, message: Submit | GiveUp) -> None:
     engine.send(client, Row(message.key, end, [], 2))
 
 
-def only_listen(engine: FakeEngine, client: int, message: Submit | GiveUp) -> None:
+def only_listen(engine: FakeEngine, client: int, message: Submit | Cancel) -> None:
     """Say nothing."""

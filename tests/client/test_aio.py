@@ -19,7 +19,7 @@ from tokenpipe.client.client_core import FRAMES_AT_ONCE
 from tokenpipe.errors import LaneBusy, LaneClosed, LaneLost, TokenpipeError
 from tokenpipe.topology import Topology
 from tokenpipe.types import FinishReason, RequestOutput, SamplingParams
-from tokenpipe.wire import GiveUp, Submit
+from tokenpipe.wire import Cancel, Submit
 
 
 def run(main: Coroutine[Any, Any, None]) -> None:
@@ -94,11 +94,11 @@ def test_abort_gives_one_final_output_whatever_is_asked(runtime_dir: Path) -> No
             assert [len(outs) for outs in outputs] == [1] * 50
             assert {outs[0].finish_reason for outs in outputs} == {FinishReason.ABORT}
             assert client.abort("r1") == 0
-        gave_up = [message for message in engine.heard if isinstance(message, GiveUp)]
+        gave_up = [message for message in engine.heard if isinstance(message, Cancel)]
         assert len(gave_up) == 50
 
-    def abort_only(engine: FakeEngine, client: int, message: Submit | GiveUp) -> None:
-        if isinstance(message, GiveUp):
+    def abort_only(engine: FakeEngine, client: int, message: Submit | Cancel) -> None:
+        if isinstance(message, Cancel):
             serve(engine, client, message)
 
     with fake_engine(runtime_dir, abort_only) as engine:
@@ -122,7 +122,7 @@ def test_leaving_an_iterator_gives_the_request_up(runtime_dir: Path) -> None:
         keys = [message.key for message in engine.heard]
         assert keys[0] in keys[1:] and sorted(keys)[::2] == sorted(set(keys))
 
-    def first_row_only(engine: FakeEngine, client: int, message: Submit | GiveUp) -> None:
+    def first_row_only(engine: FakeEngine, client: int, message: Submit | Cancel) -> None:
         if isinstance(message, Submit) and not engine.gone and len(engine.heard) == 1:
             engine.send(client, Row(message.key, 0, [1]))
 
@@ -233,7 +233,7 @@ def test_no_instance_no_client(runtime_dir: Path) -> None:
 def test_one_slow_consumer_does_not_harm_the_others(runtime_dir: Path) -> None:
     total = 3000
 
-    def flood(engine: FakeEngine, client: int, message: Submit | GiveUp) -> None:
+    def flood(engine: FakeEngine, client: int, message: Submit | Cancel) -> None:
         if len([m for m in engine.heard if isinstance(m, Submit)]) < 4:
             return
         keys = [m.key for m in engine.heard if isinstance(m, Submit)]
@@ -308,7 +308,7 @@ def test_what_cannot_be_opened_or_sent_does_not_run(runtime_dir: Path) -> None:
                 client.generate([1], SamplingParams(output_kind=7), "r")  # type: ignore[arg-type]
             with pytest.raises(ValueError, match="surrogates not allowed"):
                 client.generate([1], SamplingParams(n=2), "\ud800")
-            assert client.open_requests == client.counters["given_up"] == client.abort("r") == 0
+            assert client.open_requests == client.counters["cancelled"] == client.abort("r") == 0
             kept = client.generate([1], request_id="r")
             await heard(engine, 1)
             assert client.open_requests == 1

@@ -16,7 +16,7 @@ from tokenpipe._core import Stream
 from tokenpipe.client import ClientCore
 from tokenpipe.extras import RowAnnex
 from tokenpipe.types import FinishReason, RequestOutputKind, SamplingParams, Usage
-from tokenpipe.wire import GiveUp, pack_annex
+from tokenpipe.wire import Cancel, pack_annex
 from tokenpipe.wire.extras_codec import WRAP
 
 
@@ -150,7 +150,7 @@ def test_a_malformed_annex_ends_its_request_alone(bad: bytes, finish: int) -> No
     assert item.error is not None and item.error.startswith("annex: ")
     assert item.usage == Usage(3, 1)
     assert stream.take() is None and stream.over and not stream.live
-    assert core.take_outgoing() == ([] if finish else [GiveUp(stream.key)])
+    assert core.take_outgoing() == ([] if finish else [Cancel(stream.key)])
     core.feed(output_frame(Row(stream.key, 1, [5], LENGTH), Row(other.key, 1, [7], LENGTH)), 0.0)
     fine = other.take()
     assert fine is not None and fine.token_ids == [6, 7]
@@ -176,7 +176,7 @@ def test_annexes_that_are_missing_end_the_request() -> None:
     item = stream.take()
     assert item is not None and item.finish_reason is FinishReason.ERROR
     assert item.error == "an annex before output token 0 is missing"
-    assert core.take_outgoing() == [GiveUp(stream.key)]
+    assert core.take_outgoing() == [Cancel(stream.key)]
 
 
 @pytest.mark.case("B19")

@@ -16,7 +16,7 @@ from tokenpipe.client import ClientCore
 from tokenpipe.client.client_core import DEEP, FRAMES_AT_ONCE
 from tokenpipe.errors import LaneError, LaneLost, RowsFailed, afresh
 from tokenpipe.types import ErrorCode, FinishReason, RequestOutputKind, SamplingParams, Usage
-from tokenpipe.wire import GiveUp
+from tokenpipe.wire import Cancel
 
 STOP, LENGTH, ABORT, ERROR = range(1, 5)
 
@@ -169,7 +169,7 @@ def test_a_missing_piece_ends_that_request_at_the_deadline() -> None:
     assert item.error == "output 0..3 is missing, it did not come within 5 s"
     assert item.error_code is ErrorCode.GAP
     assert drain(second) == [8] and second.live
-    assert core.take_outgoing() == [GiveUp(first.key)]
+    assert core.take_outgoing() == [Cancel(first.key)]
 
 
 def test_a_client_that_reads_late_goes_on_waiting_for_a_missing_piece() -> None:
@@ -282,7 +282,7 @@ def test_a_slow_consumer_ends_alone() -> None:
     assert item.token_ids == list(range(100))
     assert item.error == "slow_consumer: more than 400 bytes were not taken"
     assert item.error_code is ErrorCode.SLOW
-    assert core.take_outgoing() == [GiveUp(slow.key)]
+    assert core.take_outgoing() == [Cancel(slow.key)]
     assert core.counters["slow_streams"] == 1 and core.counters["late_rows"] == 99
 
 
@@ -293,7 +293,7 @@ def test_abort_is_idempotent_in_every_state() -> None:
     (stream,) = start(core, "r")
     for _ in range(100):
         assert core.abort("r") == 1
-    assert core.take_outgoing() == [GiveUp(stream.key)]
+    assert core.take_outgoing() == [Cancel(stream.key)]
     core.feed(output_frame(Row(stream.key, 0, [1], ABORT)), 0.0)
     item = stream.take()
     assert item is not None and item.finish_reason is FinishReason.ABORT
@@ -312,7 +312,7 @@ def test_two_live_requests_may_share_an_external_id() -> None:
     core.feed(output_frame(Row(first.key, 0, [1]), Row(second.key, 0, [2], LENGTH)), 0.0)
     assert drain(first) == [1] and drain(second) == [2] and second.over and not first.over
     assert core.abort("r1") == 1
-    assert core.take_outgoing() == [GiveUp(first.key)]
+    assert core.take_outgoing() == [Cancel(first.key)]
     assert other.live
 
 
@@ -328,8 +328,8 @@ def test_tables_are_empty_after_ten_thousand_ends_of_all_kinds() -> None:
             stream.drop()
         del stream  # given up by letting it go
     assert len(core) == 0 and core.live_ids() == []
-    given_up = [message.key for message in core.take_outgoing()]
-    assert len(set(given_up)) == 6666
+    cancelled = [message.key for message in core.take_outgoing()]
+    assert len(set(cancelled)) == 6666
 
 
 def test_failure_reaches_every_open_stream_after_what_it_has() -> None:

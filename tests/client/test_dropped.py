@@ -13,7 +13,7 @@ from tests.client.engine import FakeEngine, fake_engine, only_listen, serve
 from tests.conftest import eventually
 from tokenpipe.client import AsyncClient, Client
 from tokenpipe.types import SamplingParams
-from tokenpipe.wire import GiveUp
+from tokenpipe.wire import Cancel
 
 
 def is_told(engine: FakeEngine, count: int) -> bool:
@@ -125,7 +125,7 @@ def test_a_task_that_waits_keeps_its_client_and_goes_with_it(runtime_dir: Path) 
             while not engine.gone:
                 await asyncio.sleep(0.01)
                 gc.collect()
-        assert [type(message) for message in engine.heard[1:]] in ([], [GiveUp])
+        assert [type(message) for message in engine.heard[1:]] in ([], [Cancel])
 
     with fake_engine(runtime_dir, only_listen) as engine:
         asyncio.run(asyncio.wait_for(main(engine), 20.0))

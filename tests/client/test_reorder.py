@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from tokenpipe.client.reorder import HeldFrames
+from tokenpipe.client.reorder import ReorderBuffer
 
 
 def test_a_frame_waits_until_what_lies_before_it_has_come() -> None:
-    held = HeldFrames(100, 5.0)
+    held = ReorderBuffer(100, 5.0)
     assert held.add(b"x" * 60, {1: 4, 2: 9}, 10.0) and held.next_deadline == 15.0
     assert not held.add(b"x" * 60, {1: 4}, 11.0)  # no room
     received = {1: 3, 2: 3}
@@ -21,7 +21,7 @@ def test_a_frame_waits_until_what_lies_before_it_has_come() -> None:
 
 
 def test_who_is_late_in_reading_waits_longer() -> None:
-    held = HeldFrames(1 << 20, 5.0)
+    held = ReorderBuffer(1 << 20, 5.0)
     held.add(b"final", {1: 4}, 10.0)
     held.read_behind(9.0, 14.0)  # made before that came: its lane may bring what is missing
     assert held.next_deadline == 19.0
@@ -30,7 +30,7 @@ def test_who_is_late_in_reading_waits_longer() -> None:
 
 
 def test_nothing_waits_long_for_the_dead_but_what_they_sent_is_read_first() -> None:
-    held = HeldFrames(1 << 20, 5.0)
+    held = ReorderBuffer(1 << 20, 5.0)
     held.add(b"final", {1: 4}, 10.0)
     held.hurry(1.0, 11.0)
     assert held.next_deadline == 12.0

@@ -15,7 +15,7 @@ from tokenpipe.client import Client
 from tokenpipe.errors import LaneClosed, LaneError, LaneLost
 from tokenpipe.topology import Topology
 from tokenpipe.types import FinishReason, SamplingParams
-from tokenpipe.wire import GiveUp, Message, Submit
+from tokenpipe.wire import Cancel, Message, Submit
 
 
 def test_requests_are_read_in_any_order(runtime_dir: Path) -> None:
@@ -47,7 +47,7 @@ def test_samples_and_aborts(runtime_dir: Path) -> None:
 def test_a_reader_that_pauses_gets_everything(runtime_dir: Path) -> None:
     total = 2000
 
-    def burst(engine: FakeEngine, client: int, message: Submit | GiveUp) -> None:
+    def burst(engine: FakeEngine, client: int, message: Submit | Cancel) -> None:
         for at in range(total):
             engine.send(client, Row(message.key, at, tokens(message.key, at, at + 1)))
         engine.send(client, Row(message.key, total, [], 2))
@@ -76,8 +76,8 @@ def test_frames_are_columns_in_order_and_once(runtime_dir: Path) -> None:
                 break  # leaving in the middle of what was read loses nothing
         assert got == {key: tokens(key, 0, 9) for key in keys}
         assert list(client.frames(timeout_s=0.0)) == []
-        client.give_up(keys[0])
-        assert eventually(lambda: GiveUp(keys[0]) in engine.heard)
+        client.cancel(keys[0])
+        assert eventually(lambda: Cancel(keys[0]) in engine.heard)
         with pytest.raises(LaneError, match="another one"):
             client.generate([1])
 
@@ -108,7 +108,7 @@ def test_dropping_a_stream_gives_it_up_with_the_next_call(runtime_dir: Path) -> 
         key = engine.heard[0].key
         del stream
         client.abort("nothing")
-        assert eventually(lambda: GiveUp(key) in engine.heard)
+        assert eventually(lambda: Cancel(key) in engine.heard)
     with pytest.raises(LaneClosed):
         client.generate([1])
 
@@ -135,7 +135,7 @@ def test_lists_of_stops_are_taken(runtime_dir: Path) -> None:
     params = SamplingParams(max_tokens=3, stop=["a", "b"], stop_token_ids=[7])
     with fake_engine(runtime_dir, serve) as engine, Client(engine.endpoint) as client:
         assert sum(len(out.token_ids) for out in client.generate([1], params)) == 3
-        assert client.counters["given_up"] == 0
+        assert client.counters["cancelled"] == 0
 
 
 def test_what_cannot_be_opened_or_sent_does_not_run(runtime_dir: Path) -> None:
@@ -146,14 +146,14 @@ def test_what_cannot_be_opened_or_sent_does_not_run(runtime_dir: Path) -> None:
             with pytest.raises(ValueError, match="surrogates not allowed"):
                 client.generate([1], SamplingParams(n=n), "\ud800")
             assert client.abort("\ud800") == client.abort("r") == 0
-        assert client.counters["given_up"] == 0
+        assert client.counters["cancelled"] == 0
         kept = client.generate([1], request_id="r")
         assert eventually(lambda: engine.heard) and len(engine.heard) == 1
         assert client.abort("r") == 1
         del kept
 
 
-def test_a_request_that_was_sent_before_an_exception_is_given_up(runtime_dir: Path) -> None:
+def test_a_request_that_was_sent_before_an_exception_is_cancelled(runtime_dir: Path) -> None:
     """The handler of a signal raises right behind the sending, wherever that is."""
     with fake_engine(runtime_dir, only_listen) as engine, Client(engine.endpoint) as client:
         sent = client._lanes.send
@@ -169,4 +169,4 @@ def test_a_request_that_was_sent_before_an_exception_is_given_up(runtime_dir: Pa
         assert client.abort("r") == 0  # sends what waits
         assert eventually(lambda: len(engine.heard) == 4)
         keys = [message.key for message in engine.heard[:2]]
-        assert engine.heard[2:] == [GiveUp(key) for key in keys]
+        assert engine.heard[2:] == [Cancel(key) for key in keys]

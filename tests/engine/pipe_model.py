@@ -65,7 +65,7 @@ class Model:
         return request
 
     @contextmanager
-    def step(self, dp_rank: int) -> Iterator[Model]:
+    def commands(self, dp_rank: int) -> Iterator[Model]:
         self.rank = self.ranks[dp_rank]
         yield self
 

@@ -118,7 +118,7 @@ class Rig:
             self.apply(frame)
 
     def apply(self, frame: OutputFrame) -> None:
-        """Book the rows of a frame."""
+        """BindingTable the rows of a frame."""
         at = 0
         for i, key in enumerate(frame.keys.tolist()):
             count = int(frame.counts[i])
@@ -175,15 +175,15 @@ class Rig:
 
     def bind(self, key: int, slot: int, dp: int = 0) -> int:
         """Bind a submitted request; returns its handle."""
-        with self.pipe.step(dp) as cmd:
+        with self.pipe.commands(dp) as cmd:
             return cmd.bind(self.requests[key], slot)
 
     def preempt(self, handle: int, dp: int = 0) -> None:
-        with self.pipe.step(dp) as cmd:
+        with self.pipe.commands(dp) as cmd:
             cmd.preempt(handle)
 
     def abort(self, *keys: int) -> None:
-        with self.pipe.step(0) as cmd:
+        with self.pipe.commands(0) as cmd:
             for key in keys:
                 cmd.abort(self.requests[key])
 
@@ -212,7 +212,7 @@ class Rig:
         """
         key = self.submit()
         handle = self.bind(key, self.pipe.topology.slots_per_rank - 1, dp)
-        with self.pipe.step(dp) as cmd:
+        with self.pipe.commands(dp) as cmd:
             cmd.abort(handle)
         self.until(lambda: self.told_of(handle))
         self.publish([], [handle], dp=dp)

@@ -62,7 +62,7 @@ def publish(served: Served, handle: int, tokens: list[int], annex: RowAnnex | No
 
 
 def preempt(served: Served, handle: int) -> Rescheduled:
-    with served.pipe.step() as cmd:
+    with served.pipe.commands() as cmd:
         cmd.preempt(handle)
     served.step += 1
     served.pub.publish(served.step, [], [], drained=[handle])
@@ -207,7 +207,7 @@ def test_bytes_that_are_no_annex_end_their_request_alone(
         served.pub.publish(served.step, [first, second], [5, 6], annexes={0: RowAnnex()})
     asked = served.until(AbortRequested)
     assert isinstance(asked, AbortRequested)
-    with served.pipe.step() as cmd:
+    with served.pipe.commands() as cmd:
         cmd.abort(asked.request)
     publish(served, second, [7])
     served.until(Finished)
@@ -294,7 +294,7 @@ def test_a_full_batch_of_long_rows_with_logprobs_passes_with_default_bounds(
     asking = threading.Thread(target=run)
     asking.start()
     seen = serve_until(served.pipe, lambda s: len(pick(s, Submitted)) == SLOTS, served.pub)
-    with served.pipe.step() as cmd:
+    with served.pipe.commands() as cmd:
         handles = {
             event.request.external_id: cmd.bind(event.request, slot)
             for slot, event in enumerate(pick(seen, Submitted))

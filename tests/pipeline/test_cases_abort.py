@@ -25,8 +25,8 @@ QUICK = {"marker_s": 0.3}  # until a drained row that does not come is not waite
 
 
 def nothing_is_kept(r: Rig) -> bool:
-    """Whether the engine's book is empty."""
-    return not (r.pipe._book.requests or r.pipe._book.bindings)
+    """Whether the engine's bindings is empty."""
+    return not (r.pipe._table.requests or r.pipe._table.bindings)
 
 
 @pytest.mark.case("B31")
@@ -78,15 +78,15 @@ def test_given_up_then_aborted_then_all_aborted(runtime_dir: Path) -> None:
         handles = [r.bind(key, slot) for slot, key in enumerate(running)]
         r.publish([(h, [1]) for h in handles])
         preempted, finished = handles[:10], handles[10:20]
-        with r.pipe.step() as cmd:
+        with r.pipe.commands() as cmd:
             for h in preempted:
                 cmd.preempt(h)
         r.publish([(h, [2] * 99) for h in finished], preempted)
         r.until(lambda: len(r.of(Finished)) == 10)
         keys = [*queued, *running]
         for key in keys[::2]:
-            r.clients[0].give_up(key)
-            r.clients[0].give_up(key)
+            r.clients[0].cancel(key)
+            r.clients[0].cancel(key)
         r.until(lambda: len(r.of(AbortRequested)) == 40)  # 45, of which 5 had finished
         for _ in range(3):
             r.abort(*keys)
@@ -112,7 +112,7 @@ def test_ten_thousand_aborts_leave_empty_tables(runtime_dir: Path) -> None:
             r.abort(*keys)
             r.publish([], handles)
             r.until(partial(r.ended, *keys))
-            r.until(lambda: not r.pipe._book.bindings)
+            r.until(lambda: not r.pipe._table.bindings)
         assert len(r.of(Aborted)) == len(r.of(Released)) == 10_000
         assert nothing_is_kept(r)
 

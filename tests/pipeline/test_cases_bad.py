@@ -72,7 +72,7 @@ def deep(levels: int) -> bytes:
 
 def garbage(r: Rig) -> list[bytes]:
     """Return messages that no end of ours would send."""
-    head = LaneHeader(r.pipe._parts.instance.id, 1, 2, 1)
+    head = LaneHeader(r.pipe._resources.instance.id, 1, 2, 1)
     frame = pack_control(head, [StepPlan(1)])
     return [
         b"",

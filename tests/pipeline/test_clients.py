@@ -52,18 +52,18 @@ def test_the_last_word_to_a_dead_client_is_dropped(runtime_dir: Path) -> None:
     with Pipeline(topology) as pipe:
         events: list[Event] = []
         first, second, third = killed_client(pipe, events)
-        link = pipe._parts.clients._links[0]
+        link = pipe._resources.clients._links[0]
         assert link._output is not None
         deadline = time.monotonic() + 5
         while not link._output.lost:  # the lane knows it before the pipeline does
             assert time.monotonic() < deadline
             link._output.poll()
         pipe.reject(first.request, "no room")
-        with pipe.step() as cmd:
+        with pipe.commands() as cmd:
             cmd.abort(second.request)
         pipe.reject(third.request, "no room")
         until(pipe, events, ClientLost)
-        assert not pipe._book.requests
+        assert not pipe._table.requests
         assert not [e for e in events if isinstance(e, AbortRequested)]  # they had ended
 
 
@@ -79,11 +79,11 @@ def test_what_a_dead_client_had_never_reaches_the_next_in_its_place(
         until(pipe, events, AbortRequested, 3)
         again = Asking(pipe.endpoint, [7])
         until(pipe, events, Submitted, 4)
-        with pipe.step() as cmd:
+        with pipe.commands() as cmd:
             for event in events:
                 if isinstance(event, AbortRequested):
                     cmd.abort(event.request)
-        link = pipe._parts.clients._links[0]
+        link = pipe._resources.clients._links[0]
         assert link.client and not link._rows
         (last,) = [e for e in events if isinstance(e, Submitted)][3:]
         assert isinstance(last, Submitted)
@@ -95,7 +95,7 @@ def test_what_a_dead_client_had_never_reaches_the_next_in_its_place(
             events += pipe.poll()
         assert [a.error for a in again.answers] == ["that is all"]
         assert [a.code for a in again.answers] == [ErrorCode.UNAVAILABLE]
-        assert not pipe._book.requests
+        assert not pipe._table.requests
 
 
 def test_a_place_is_taken_again_and_again(runtime_dir: Path, tmp_path: Path) -> None:
@@ -103,9 +103,11 @@ def test_a_place_is_taken_again_and_again(runtime_dir: Path, tmp_path: Path) -> 
         runtime_dir=runtime_dir, clients=1, slots_per_rank=4, processors={"mode": "inline"}
     )
     with engine(topology, tmp_path) as it:
-        ports = len(it.pipe._parts.waiter._ports)
+        ports = len(it.pipe._resources.waiter._ports)
         for _ in range(10):
             answers = it.join(Asking(it.pipe.endpoint, [5, 50]))
             assert all(a.right and not a.error for a in answers)
         it.until(lambda: len(it.seen(ClientLost)) == 10)
-        assert len(it.pipe._parts.waiter._ports) == ports  # nobody waits on the lanes of the gone
+        assert (
+            len(it.pipe._resources.waiter._ports) == ports
+        )  # nobody waits on the lanes of the gone

@@ -41,7 +41,7 @@ def test_everything_in_flight_is_ended_within_the_deadline(
         assert all(a.right for a in asking.answers)
         assert not it.pipe.wait(0.0) and it.pipe.poll() is not None
         with pytest.raises(LaneClosed):
-            it.pipe.step()
+            it.pipe.commands()
         it.pipe.close()
         it.supervisor.stop(5.0)
         it.scheduler.schedule = lambda grant=None: None  # type: ignore[method-assign]
@@ -82,7 +82,7 @@ def test_one_part_that_fails_to_close_keeps_no_other_open(runtime_dir: Path) -> 
     def fail(end: float) -> None:
         raise RuntimeError("a plan lane fails")
 
-    pipe._parts.step_lanes.close = fail  # type: ignore[method-assign]
+    pipe._resources.step_lanes.close = fail  # type: ignore[method-assign]
     with pytest.raises(RuntimeError, match="a plan lane fails"):
         pipe.close()
     assert list(runtime_dir.iterdir()) == []
@@ -105,7 +105,7 @@ def test_step_lanes_end_together(runtime_dir: Path, clock: Clock) -> None:
         while hear.is_alive():
             pipe.wait(0.02)
         begin = time.monotonic()
-        pipe._parts.step_lanes.close(begin + 30.0)
+        pipe._resources.step_lanes.close(begin + 30.0)
         assert time.monotonic() - begin < 1.5
         for one in silent:
             one.close()

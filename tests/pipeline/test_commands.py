@@ -6,17 +6,17 @@ from collections.abc import Sequence
 
 import pytest
 
-from tests.pipeline.test_bindings import book_with
+from tests.pipeline.test_bindings import table_with
 from tokenpipe.errors import SlotBusy, TokenpipeError
-from tokenpipe.pipeline.bindings import Book, Entry
+from tokenpipe.pipeline.bindings import BindingTable, Entry
 from tokenpipe.pipeline.commands import StepCommands
 from tokenpipe.types import Request, SamplingParams
 from tokenpipe.wire import Abort, Bind, Message, Preempt, StepBind
 
 
 class Outlet:
-    def __init__(self, book: Book) -> None:
-        self.book = book
+    def __init__(self, bindings: BindingTable) -> None:
+        self.bindings = bindings
         self.sent: list[tuple[int, list[Message]]] = []
         self.ended: list[Entry] = []
 
@@ -27,17 +27,17 @@ class Outlet:
         return 70 + dp_rank
 
     def end_unbound(self, entry: Entry) -> None:
-        self.book.end(entry)
+        self.bindings.end(entry)
         self.ended.append(entry)
 
 
 def test_commands_go_out_when_the_block_ends_to_the_ranks_they_are_for() -> None:
-    book, (one, two) = book_with(1, 2)
-    outlet = Outlet(book)
-    with StepCommands(book, outlet, 1) as cmd:
+    bindings, (one, two) = table_with(1, 2)
+    outlet = Outlet(bindings)
+    with StepCommands(bindings, outlet, 1) as cmd:
         elsewhere = cmd.bind(one, slot=2)
         assert outlet.sent == []
-    with StepCommands(book, outlet, 0) as cmd:
+    with StepCommands(bindings, outlet, 0) as cmd:
         handle = cmd.bind(two, slot=0, output_token_ids=[4], prefill=True)
         cmd.preempt(one)
     (rank, (bind,)), to_rank_0, to_rank_1 = outlet.sent
@@ -52,13 +52,13 @@ def test_commands_go_out_when_the_block_ends_to_the_ranks_they_are_for() -> None
 def test_the_bind_of_a_plan_is_made_of_the_request() -> None:
     params = SamplingParams(max_tokens=9, seed=3)
     request = Request(5, "five", 0, (1, 2), params, extra=b"x")
-    book = Book(1, 2)
-    assert book.add(request)
-    with StepCommands(book, Outlet(book), 0) as cmd:
+    bindings = BindingTable(1, 2)
+    assert bindings.add(request)
+    with StepCommands(bindings, Outlet(bindings), 0) as cmd:
         handle = cmd.bind(request, slot=0)
         assert cmd.step_bind(handle) == StepBind(handle, 5, 0, (1, 2), (), 9, b"x", params)
-    book.close(handle, output_token_ids=[7, 8])
-    with StepCommands(book, Outlet(book), 0) as cmd:
+    bindings.close(handle, output_token_ids=[7, 8])
+    with StepCommands(bindings, Outlet(bindings), 0) as cmd:
         again = cmd.bind(request, slot=1)
         assert cmd.step_bind(again) == StepBind(again, 5, 2, (1, 2), (7, 8), 9, b"x", params)
         with pytest.raises(TokenpipeError, match=f"step_bind: {handle} is not bound"):
@@ -66,9 +66,9 @@ def test_the_bind_of_a_plan_is_made_of_the_request() -> None:
 
 
 def test_a_block_that_raises_sends_what_it_had() -> None:
-    book, (one, two) = book_with(1, 2)
-    outlet = Outlet(book)
-    with pytest.raises(SlotBusy), StepCommands(book, outlet, 0) as cmd:
+    bindings, (one, two) = table_with(1, 2)
+    outlet = Outlet(bindings)
+    with pytest.raises(SlotBusy), StepCommands(bindings, outlet, 0) as cmd:
         cmd.bind(one, slot=0)
         cmd.bind(two, slot=0)
     ((_, messages),) = outlet.sent
@@ -77,14 +77,14 @@ def test_a_block_that_raises_sends_what_it_had() -> None:
 
 @pytest.mark.case("B38")
 def test_an_abort_is_said_once_in_every_state() -> None:
-    book, (queued, bound, ended) = book_with(1, 2, 3)
-    outlet = Outlet(book)
-    with StepCommands(book, outlet, 0) as cmd:
+    bindings, (queued, bound, ended) = table_with(1, 2, 3)
+    outlet = Outlet(bindings)
+    with StepCommands(bindings, outlet, 0) as cmd:
         handle = cmd.bind(bound, slot=0)
         gone = cmd.bind(ended, slot=1)
-    book.close(gone)
+    bindings.close(gone)
     outlet.sent.clear()
-    with StepCommands(book, outlet, 0) as cmd:
+    with StepCommands(bindings, outlet, 0) as cmd:
         for _ in range(100):
             for what in (queued, bound, handle, ended, gone, 1 << 40):
                 cmd.abort(what)
@@ -93,13 +93,13 @@ def test_an_abort_is_said_once_in_every_state() -> None:
 
 
 def test_what_has_its_outcome_is_not_preempted() -> None:
-    book, (queued, bound) = book_with(1, 2)
-    outlet = Outlet(book)
-    with StepCommands(book, outlet, 0) as cmd:
+    bindings, (queued, bound) = table_with(1, 2)
+    outlet = Outlet(bindings)
+    with StepCommands(bindings, outlet, 0) as cmd:
         handle = cmd.bind(bound, slot=0)
-    book.close(handle)
+    bindings.close(handle)
     outlet.sent.clear()
-    with StepCommands(book, outlet, 0) as cmd:
+    with StepCommands(bindings, outlet, 0) as cmd:
         for what in (queued, bound, handle):
             cmd.preempt(what)
     assert outlet.sent == []
@@ -107,6 +107,6 @@ def test_what_has_its_outcome_is_not_preempted() -> None:
 
 @pytest.mark.parametrize("verb", ["abort", "preempt"])
 def test_a_number_that_is_no_handle_is_refused(verb: str) -> None:
-    book, _ = book_with()
+    bindings, _ = table_with()
     with pytest.raises(TokenpipeError, match="-1 is not a handle"):
-        getattr(StepCommands(book, Outlet(book), 0), verb)(-1)
+        getattr(StepCommands(bindings, Outlet(bindings), 0), verb)(-1)

@@ -114,7 +114,7 @@ def test_a_processor_is_given_up_by_the_policy_after_the_last_word(
 def test_a_processor_whose_reports_cannot_be_read_is_killed_and_replaced(runtime_dir: Path) -> None:
     with Pipeline(Topology(runtime_dir=runtime_dir)) as pipe:
         first = pipe.processor_pids[0]
-        pipe._parts.processors._links[0].trouble = "its reports cannot be read: a test says so"
+        pipe._resources.processors._links[0].trouble = "its reports cannot be read: a test says so"
         events: list[Event] = []
         while not any(isinstance(e, ProcessorUp) for e in events):
             assert pipe.wait(5.0)
@@ -256,7 +256,7 @@ def test_killed_clients_give_all_their_slots_back(runtime_dir: Path, tmp_path: P
         assert answer.right and answer.reason == FinishReason.LENGTH
         it.until(lambda: it.scheduler.counts["Released"] == 3)
         assert it.scheduler.idle
-        assert not it.pipe._book.requests and not it.pipe._book.bindings
+        assert not it.pipe._table.requests and not it.pipe._table.bindings
 
 
 ENGINE = """

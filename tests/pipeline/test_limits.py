@@ -33,7 +33,7 @@ def test_orders_that_fit_no_frame_together_go_in_several(runtime_dir: Path) -> N
     ids = [5] * LONG
     with rig(runtime_dir, slots_per_rank=SLOTS) as r:
         keys = r.submit_many(SLOTS + 1, tokens=LONG + 1)
-        with r.pipe.step(0) as cmd:
+        with r.pipe.commands(0) as cmd:
             handles = [
                 cmd.bind(r.requests[key], slot, output_token_ids=ids)
                 for slot, key in enumerate(keys[:SLOTS])
@@ -49,7 +49,7 @@ def test_reports_that_fit_no_frame_together_go_in_several(runtime_dir: Path) -> 
     ids = [5] * LONG
     with rig(runtime_dir, slots_per_rank=SLOTS) as r:
         for slot, key in enumerate(r.submit_many(SLOTS, tokens=LONG + 9)):
-            with r.pipe.step(0) as cmd:
+            with r.pipe.commands(0) as cmd:
                 handle = cmd.bind(r.requests[key], slot, output_token_ids=ids)
             r.publish([(handle, [7])])
         r.until(lambda: not r.pubs[0].unacknowledged)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.pipeline.test_bindings import book_with
+from tests.pipeline.test_bindings import table_with
 from tokenpipe._core import OFFSET_UNKNOWN
 from tokenpipe.events import (
     Aborted,
@@ -36,10 +36,10 @@ from tokenpipe.wire import (
 
 
 def test_each_report_becomes_its_event_once() -> None:
-    book, (one, two) = book_with(1, 2)
-    outcomes = Outcomes(book)
-    first, _ = book.bind(one, 0, 0)
-    second, _ = book.bind(two, 0, 1)
+    bindings, (one, two) = table_with(1, 2)
+    outcomes = Outcomes(bindings)
+    first, _ = bindings.bind(one, 0, 0)
+    second, _ = bindings.bind(two, 0, 1)
     finished = HandleFinished(first, 1, 66, 9)
     assert outcomes.apply(finished) == Finished(one, first, FinishReason.STOP, 9, 66)
     assert outcomes.apply(finished) is None
@@ -53,9 +53,9 @@ def test_each_report_becomes_its_event_once() -> None:
 
 
 def test_an_error_is_named() -> None:
-    book, (one,) = book_with(1)
-    handle, _ = book.bind(one, 0, 0)
-    event = Outcomes(book).apply(
+    bindings, (one,) = table_with(1)
+    handle, _ = bindings.bind(one, 0, 0)
+    event = Outcomes(bindings).apply(
         HandleFinished(handle, 4, -1, 2, "bad token", error_code=ErrorCode.INTERNAL)
     )
     assert event == Finished(
@@ -65,15 +65,15 @@ def test_an_error_is_named() -> None:
 
 @pytest.mark.parametrize("report", [HandleRescheduled, HandlePrefilled])
 def test_what_is_handed_back_can_be_bound_again(report: type) -> None:
-    book, (one,) = book_with(1)
-    outcomes = Outcomes(book)
-    handle, _ = book.bind(one, 0, 0)
+    bindings, (one,) = table_with(1)
+    outcomes = Outcomes(bindings)
+    handle, _ = bindings.bind(one, 0, 0)
     if report is HandleRescheduled:
         event = outcomes.apply(HandleRescheduled(handle, "preempted", (5, 6)))
         assert event == Rescheduled(one, handle, RescheduleReason.PREEMPTED, [5, 6])
     else:
         assert outcomes.apply(HandlePrefilled(handle, (5, 6))) == PrefillDone(one, handle, [5, 6])
-    _, entry = book.bind(one, 1, 0)
+    _, entry = bindings.bind(one, 1, 0)
     assert entry.output_token_ids == (5, 6)
 
 
@@ -83,44 +83,44 @@ def test_what_is_handed_back_can_be_bound_again(report: type) -> None:
     [lambda h: HandleRescheduled(h, "preempted", (5, 6)), lambda h: HandlePrefilled(h, (5, 6))],
 )
 def test_an_abort_that_crosses_the_hand_back_ends_the_request(crossing: object) -> None:
-    book, (one,) = book_with(1)
-    outcomes = Outcomes(book)
-    handle, _ = book.bind(one, 0, 0)
-    book.bindings[handle].aborting = True
+    bindings, (one,) = table_with(1)
+    outcomes = Outcomes(bindings)
+    handle, _ = bindings.bind(one, 0, 0)
+    bindings.bindings[handle].aborting = True
     assert outcomes.apply(crossing(handle)) == Aborted(one, handle, 2)  # type: ignore[operator]
-    assert book.entry(one) is None
+    assert bindings.entry(one) is None
     assert outcomes.take_final_rows() == [FinalRow(0, 1, 2, FinishReason.ABORT)]
     assert outcomes.apply(HandleReleased(handle, "drained")) == Released(one, handle, "drained")
 
 
 def test_an_unknown_reason_changes_nothing() -> None:
-    book, (one,) = book_with(1)
-    handle, _ = book.bind(one, 0, 0)
+    bindings, (one,) = table_with(1)
+    handle, _ = bindings.bind(one, 0, 0)
     with pytest.raises(ValueError, match="whim"):
-        Outcomes(book).apply(HandleRescheduled(handle, "whim"))
-    assert book.find(one) is not None
+        Outcomes(bindings).apply(HandleRescheduled(handle, "whim"))
+    assert bindings.find(one) is not None
 
 
 def test_unbound_requests_end_with_a_final_row() -> None:
-    book, (one, two) = book_with(1, 2)
-    outcomes = Outcomes(book)
-    assert outcomes.end_unbound(book.requests[1]) == Aborted(one, None, 0)
-    outcomes.reject(book.requests[2], ErrorCode.INVALID, "too long")
+    bindings, (one, two) = table_with(1, 2)
+    outcomes = Outcomes(bindings)
+    assert outcomes.end_unbound(bindings.requests[1]) == Aborted(one, None, 0)
+    outcomes.reject(bindings.requests[2], ErrorCode.INVALID, "too long")
     assert outcomes.take_final_rows() == [
         FinalRow(0, 1, 0, FinishReason.ABORT),
         FinalRow(0, 2, 0, FinishReason.ERROR, ErrorCode.INVALID, "too long"),
     ]
     assert outcomes.take_final_rows() == []
-    assert book.entry(two) is None
+    assert bindings.entry(two) is None
 
 
 def test_a_dead_processor_ends_what_it_held_and_what_it_may_not_have_delivered() -> None:
-    book, (one, two, three, four) = book_with(1, 2, 3, 4)
-    outcomes = Outcomes(book)
-    ended, _ = book.bind(one, 0, 0)
-    running, _ = book.bind(two, 0, 1)
-    lingering, _ = book.bind(three, 0, 2)
-    elsewhere, _ = book.bind(four, 1, 0)
+    bindings, (one, two, three, four) = table_with(1, 2, 3, 4)
+    outcomes = Outcomes(bindings)
+    ended, _ = bindings.bind(one, 0, 0)
+    running, _ = bindings.bind(two, 0, 1)
+    lingering, _ = bindings.bind(three, 0, 2)
+    elsewhere, _ = bindings.bind(four, 1, 0)
     outcomes.apply(HandleFinished(ended, 2, -1, 5))
     outcomes.apply(HandleReleased(ended, "drained"))
     outcomes.apply(HandleFinished(lingering, 2, -1, 5))
@@ -134,13 +134,13 @@ def test_a_dead_processor_ends_what_it_held_and_what_it_may_not_have_delivered()
     assert {(row.offset, row.finish_reason) for row in rows} == {
         (OFFSET_UNKNOWN, FinishReason.ERROR)
     }
-    assert book.find(elsewhere) is not None
+    assert bindings.find(elsewhere) is not None
     assert list(outcomes.processor_lost([0], "gone")) == []
     assert outcomes.take_final_rows() == []
 
 
 def test_recently_ended_is_bounded_and_forgets_the_oldest() -> None:
-    _, requests = book_with(1, 2, 3, 4, 5)
+    _, requests = table_with(1, 2, 3, 4, 5)
     recent = RecentlyEnded(capacity=3)
     for one, dp in zip(requests, [0, 1, 0, 1, 0], strict=True):
         recent.add(one, dp)

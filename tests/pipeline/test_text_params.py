@@ -92,7 +92,7 @@ class Served:
             self.pipe.poll()  # else what waits to be read ends each wait at once
 
     def bind(self, request: Request, slot: int, cached_tokens: int = 0) -> int:
-        with self.pipe.step() as cmd:
+        with self.pipe.commands() as cmd:
             return cmd.bind(request, slot=slot, cached_tokens=cached_tokens)
 
     def publish(self, handle: int, text: str, drained: bool = False) -> None:
@@ -127,7 +127,7 @@ def test_a_stop_across_a_preemption_frees_its_slot(served: Served) -> None:
     asking, request = served.ask("x", stop=("END-OF-LIST", "nothing"))
     first = served.bind(request, 3)
     served.publish(first, "one, two €END")
-    with served.pipe.step() as cmd:
+    with served.pipe.commands() as cmd:
         cmd.preempt(first)
     served.publish(first, "-OF", drained=True)
     rescheduled = served.until(Rescheduled)
@@ -186,11 +186,11 @@ def test_text_that_was_held_back_comes_where_an_unbound_request_is_aborted(serve
     asking, request = served.ask("x", stop=("END-OF-LIST",))
     handle = served.bind(request, 1)
     served.publish(handle, "so END")
-    with served.pipe.step() as cmd:
+    with served.pipe.commands() as cmd:
         cmd.preempt(handle)
     served.publish(handle, "", drained=True)
     served.until(Rescheduled)
-    with served.pipe.step() as cmd:
+    with served.pipe.commands() as cmd:
         cmd.abort(request)
     served.until(Aborted)
     served.join(asking)

@@ -112,11 +112,11 @@ def test_preempted_and_bound_elsewhere_the_stream_goes_on(runtime_dir: Path, mod
         asking = Asking(pipe.endpoint, 6)
         (submitted,) = pick(serve_until(pipe, lambda s: bool(pick(s, Submitted)), pub), Submitted)
         assert isinstance(submitted, Submitted)
-        with pipe.step() as cmd:
+        with pipe.commands() as cmd:
             first = cmd.bind(submitted.request, slot=3)
         pub.publish(1, [first], [10])
         pub.publish(2, [first, first], [11, 12])
-        with pipe.step() as cmd:
+        with pipe.commands() as cmd:
             cmd.preempt(first)
         pub.publish(3, [first], [13])  # in flight when the preemption was decided
         pub.publish(4, [], [], drained=[first])
@@ -124,7 +124,7 @@ def test_preempted_and_bound_elsewhere_the_stream_goes_on(runtime_dir: Path, mod
         (rescheduled,) = pick(seen, Rescheduled)
         assert isinstance(rescheduled, Rescheduled)
         assert rescheduled.output_token_ids == [10, 11, 12, 13]
-        with pipe.step() as cmd:
+        with pipe.commands() as cmd:
             second = cmd.bind(submitted.request, slot=0)
         pub.publish(5, [second], [14, 15], counts=[2])
         (finished,) = pick(serve_until(pipe, lambda s: bool(pick(s, Finished)), pub), Finished)
@@ -149,21 +149,21 @@ def test_prefilled_here_decoded_there_and_moved_again(runtime_dir: Path) -> None
         asking = Asking(pipe.endpoint, 100)
         (submitted,) = pick(serve_until(pipe, lambda s: bool(pick(s, Submitted)), *pubs), Submitted)
         assert isinstance(submitted, Submitted)
-        with pipe.step(0) as cmd:
+        with pipe.commands(0) as cmd:
             prefill = cmd.bind(submitted.request, slot=1, prefill=True)
         pubs[0].publish(1, [prefill], [10])
         (done,) = pick(serve_until(pipe, lambda s: bool(pick(s, PrefillDone)), *pubs), PrefillDone)
         assert isinstance(done, PrefillDone) and done.output_token_ids == [10]
-        with pipe.step(1) as cmd:
+        with pipe.commands(1) as cmd:
             decode = cmd.bind(done.request, slot=7)
         pubs[0].publish(2, [prefill], [666], drained=[prefill])  # beyond its end: an overrun
         pubs[1].publish(1, [decode], [11, 12], counts=[2])
-        with pipe.step(1) as cmd:
+        with pipe.commands(1) as cmd:
             cmd.preempt(decode)
         pubs[1].publish(2, [decode], [13], drained=[decode])
         (moved,) = pick(serve_until(pipe, lambda s: bool(pick(s, Rescheduled)), *pubs), Rescheduled)
         assert isinstance(moved, Rescheduled) and moved.output_token_ids == [10, 11, 12, 13]
-        with pipe.step(0) as cmd:
+        with pipe.commands(0) as cmd:
             last = cmd.bind(moved.request, slot=1)
         pubs[0].publish(3, [last], [14, 2, 15], counts=[3], drained=[last])
         (end,) = pick(serve_until(pipe, lambda s: bool(pick(s, Finished)), *pubs), Finished)
@@ -184,7 +184,7 @@ def test_a_killed_processor_is_named_answered_and_replaced(runtime_dir: Path) ->
         asking = Asking(pipe.endpoint, 100)
         (submitted,) = pick(serve_until(pipe, lambda s: bool(pick(s, Submitted)), pub), Submitted)
         assert isinstance(submitted, Submitted)
-        with pipe.step() as cmd:
+        with pipe.commands() as cmd:
             handle = cmd.bind(submitted.request, slot=0)
         pub.publish(1, [handle], [10])
         while not asking.outputs:
@@ -208,7 +208,7 @@ def test_a_killed_processor_is_named_answered_and_replaced(runtime_dir: Path) ->
         again = Asking(pipe.endpoint, 2)
         (submitted,) = pick(serve_until(pipe, lambda s: bool(pick(s, Submitted)), pub), Submitted)
         assert isinstance(submitted, Submitted)
-        with pipe.step() as cmd:
+        with pipe.commands() as cmd:
             handle = cmd.bind(submitted.request, slot=0)
         try:
             pub.publish(7, [handle], [20, 21], counts=[2])
@@ -235,11 +235,11 @@ def test_a_client_that_goes_is_given_up_and_its_request_aborted_once(runtime_dir
         asking.start()
         (submitted,) = pick(serve_until(pipe, lambda s: bool(pick(s, Submitted)), pub), Submitted)
         assert isinstance(submitted, Submitted)
-        with pipe.step() as cmd:
+        with pipe.commands() as cmd:
             handle = cmd.bind(submitted.request, slot=0)
         pub.publish(1, [handle], [10])
         serve_until(pipe, lambda s: bool(pick(s, AbortRequested)), pub)
-        with pipe.step() as cmd:
+        with pipe.commands() as cmd:
             for _ in range(100):
                 cmd.abort(submitted.request)
         pub.publish(2, [], [], drained=[handle])

@@ -223,7 +223,7 @@ class Shuffler:
         self.take(self.engine.turn())
         binds: dict[int, list[StepBind]] = {dp: [] for dp in self.frees}
         for dp in self.frees:
-            with self.engine.pipe.step(dp) as commands:
+            with self.engine.pipe.commands(dp) as commands:
                 for handle in [h for h in self.running if self.places[h][0] == dp]:
                     if self.random.random() < self.chance:
                         commands.preempt(handle)

@@ -34,7 +34,7 @@ LONG = SamplingParams(temperature=0.0, max_tokens=80)
 
 def bind_of(engine: Engine, which: int, slot: int, dp: int = 0) -> StepBind:
     request = engine.requests()[which]
-    with engine.pipe.step(dp) as commands:
+    with engine.pipe.commands(dp) as commands:
         handle = commands.bind(request, slot)
     return StepBind(
         handle,
@@ -112,7 +112,7 @@ def test_all_are_aborted_and_every_slot_comes_free(runtime_dir: Path, depth: int
         binds = [bind_of(engine, i, i) for i in range(4)]
         engine.plan(0, binds)
         engine.plan(0)
-        with engine.pipe.step() as commands:
+        with engine.pipe.commands() as commands:
             for request in engine.requests():
                 commands.abort(request)
         engine.plan(0, frees=[bind.handle for bind in binds])  # and no traffic after it
@@ -151,7 +151,7 @@ def test_late_rows_of_a_slot_go_to_nobody_else(runtime_dir: Path, depth: int) ->
         for which in range(3):
             if gone:
                 engine.until(lambda n=which: len(engine.seen(Released)) >= n - 1)  # type: ignore[misc]
-                with engine.pipe.step() as commands:
+                with engine.pipe.commands() as commands:
                     commands.abort(gone[-1])  # its outcome frees the slot for the next at once
             bind = bind_of(engine, which, 0)
             engine.plan(0, [bind], gone[-1:])
@@ -188,7 +188,7 @@ def test_only_the_drained_row_hands_a_request_back(runtime_dir: Path) -> None:
         (asking,) = engine.ask([(7, 8)], SamplingParams(max_tokens=10_000))
         bind = bind_of(engine, 0, 0)
         engine.plan(0, [bind])
-        with engine.pipe.step() as commands:
+        with engine.pipe.commands() as commands:
             commands.preempt(bind.handle)
         for _ in range(3):
             engine.plan(0)
@@ -200,7 +200,7 @@ def test_only_the_drained_row_hands_a_request_back(runtime_dir: Path) -> None:
         (event,) = engine.seen(Rescheduled)
         ids = event.output_token_ids
         assert ids == ProbeModel().expected((7, 8), len(ids)) and len(ids) >= 4
-        with engine.pipe.step() as commands:
+        with engine.pipe.commands() as commands:
             commands.abort(engine.requests()[0])
         engine.until(lambda: engine.seen(Aborted))
         engine.until(lambda: not asking.is_alive())
@@ -226,14 +226,14 @@ def test_every_tp_rank_calls_and_each_token_comes_once(
         engine.plan(0, binds)
         for _ in range(12):
             engine.plan(0)
-        with engine.pipe.step() as commands:
+        with engine.pipe.commands() as commands:
             commands.preempt(binds[0].handle)
         engine.plan(0, frees=[binds[0].handle])
         engine.until(lambda: any(e.handle == binds[0].handle for e in engine.seen(Released)))
         assert len([e for e in engine.seen(Released) if e.handle == binds[0].handle]) == 1
         for _ in range(30):
             engine.plan(0)
-        with engine.pipe.step() as commands:
+        with engine.pipe.commands() as commands:
             commands.abort(engine.requests()[0])
         engine.until(lambda: not any(asking.is_alive() for asking in askers))
         first = engine.requests()[0].prompt_token_ids
@@ -314,7 +314,7 @@ def test_a_device_that_fails_hands_its_requests_back_with_the_reason(runtime_dir
         assert "wait failed" in engine.seen(RankLost)[0].reason
         ids = engine.seen(Rescheduled)[0].output_token_ids
         assert ids == ProbeModel().expected((1,), len(ids)) and ids
-        with engine.pipe.step() as commands:
+        with engine.pipe.commands() as commands:
             commands.abort(engine.requests()[0])
         engine.until(lambda: not asking.is_alive())
         (worker,) = engine.workers

@@ -25,7 +25,7 @@ class Engine:
                 assert_type(request, tp.Request)
                 self.waiting[request.internal_id] = request
             case tp.AbortRequested(request):
-                with self.pipe.step(dp_rank=0) as cmd:
+                with self.pipe.commands(dp_rank=0) as cmd:
                     cmd.abort(request)
             case tp.Rescheduled(request, handle, reason):
                 assert_type(reason, tp.RescheduleReason)
@@ -56,7 +56,7 @@ class Engine:
     def bind(self) -> tuple[tp.StepBind, ...]:
         """Give free slots to those who wait."""
         binds: list[tp.StepBind] = []
-        with self.pipe.step(dp_rank=0) as cmd:
+        with self.pipe.commands(dp_rank=0) as cmd:
             while self.free and self.waiting:
                 request = self.waiting.pop(next(iter(self.waiting)))
                 handle = cmd.bind(request, slot=self.free.pop())
@@ -94,7 +94,7 @@ def main() -> None:
 
 def wrong(pipe: tp.Pipeline, request: tp.Request, event: tp.Finished) -> None:
     """What a checker must refuse."""
-    with pipe.step(dp_rank="0") as cmd:  # type: ignore[arg-type]
+    with pipe.commands(dp_rank="0") as cmd:  # type: ignore[arg-type]
         cmd.bind(request, slot="1")  # type: ignore[arg-type]
         cmd.bind(request.external_id, slot=1)  # type: ignore[arg-type]
         cmd.preempt("request")  # type: ignore[arg-type]

@@ -18,7 +18,7 @@ from tokenpipe.errors import FrameError
 from tokenpipe.types import RequestOutputKind, SamplingParams
 from tokenpipe.wire import (
     Bind,
-    GiveUp,
+    Cancel,
     HandleFinished,
     LaneHeader,
     Message,
@@ -128,14 +128,14 @@ def frame_of(body: Any, header: Any = (1, 2, 3, 4), kind: int = 3, version: int 
 def test_unknown_messages_are_skipped_and_counted() -> None:
     raw = frame_of([[9999, {"x": 1}], [33, {"key": 5}], [77, {}]])
     counters: dict[str, int] = {}
-    assert unpack_control(raw, counters)[1] == [GiveUp(5)]
+    assert unpack_control(raw, counters)[1] == [Cancel(5)]
     assert counters == {"unknown_messages": 2}
-    assert unpack_control(raw)[1] == [GiveUp(5)]
+    assert unpack_control(raw)[1] == [Cancel(5)]
 
 
 def test_unknown_fields_are_skipped_and_absent_ones_take_their_default() -> None:
     raw = frame_of([[33, {"key": 5, "later": [1, {"a": 2}]}]])
-    assert unpack_control(raw)[1] == [GiveUp(5)]
+    assert unpack_control(raw)[1] == [Cancel(5)]
     needed = {f.name for f in fields(Bind) if f.default is MISSING and f.default_factory is MISSING}
     raw = frame_of([[1, dict.fromkeys(needed, 7)]])
     assert unpack_control(raw)[1] == [Bind(7, 7, 7, 7, 7)]
@@ -151,10 +151,10 @@ BIND = {"handle": 1, "rank_incarnation": 2, "key": 3, "client": 4, "max_tokens":
         ([1], r"message 0: expected \[tag, map\]"),
         ([[1]], r"message 0: expected \[tag, map\]"),
         ([[True, {}]], r"message 0: expected \[tag, map\]"),
-        ([[33, {"key": 1}], [33, {}]], r"message 1: GiveUp.key: absent"),
-        ([[33, {"key": True}]], r"GiveUp.key: .* got bool True"),
-        ([[33, {"key": -1}]], r"GiveUp.key: expected an integer in 0\.\."),
-        ([[33, {"key": 1.0}]], r"GiveUp.key: .* got float"),
+        ([[33, {"key": 1}], [33, {}]], r"message 1: Cancel.key: absent"),
+        ([[33, {"key": True}]], r"Cancel.key: .* got bool True"),
+        ([[33, {"key": -1}]], r"Cancel.key: expected an integer in 0\.\."),
+        ([[33, {"key": 1.0}]], r"Cancel.key: .* got float"),
         ([[1, BIND | {"handle": 0}]], r"Bind.handle: expected an integer in 1\.\."),
         ([[1, BIND | {"handle": 1 << 63}]], r"Bind.handle"),
         ([[1, BIND | {"ignore_eos": 1}]], r"Bind.ignore_eos: expected true or false"),
@@ -214,7 +214,7 @@ def test_refuses_what_is_no_control_frame(raw: bytes) -> None:
 def test_does_not_send_what_would_be_refused() -> None:
     params = SamplingParams()
     refused: list[tuple[Message, str]] = [
-        (GiveUp(-1), r"GiveUp.key: expected an integer"),
+        (Cancel(-1), r"Cancel.key: expected an integer"),
         (Submit(1, "x" * 5000, (), params), r"Submit.external_id"),
         (Submit(1, "x", (-1,), params), r"Submit.prompt_token_ids: expected integers >= 0"),
         (Submit(1, "x", (1 << 31,), params), r"Submit.prompt_token_ids"),

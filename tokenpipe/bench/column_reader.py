@@ -147,4 +147,4 @@ class ColumnReader:
             if tokens is not None and self._results.checker.received(key) >= tokens:
                 del self._to_cancel[key]
                 self._results.cancelled += 1
-                self._client.give_up(key)
+                self._client.cancel(key)

@@ -22,9 +22,9 @@ from tokenpipe._core import (
 )
 from tokenpipe.errors import FrameError, TokenpipeError, afresh
 from tokenpipe.types import ErrorCode, SamplingParams
-from tokenpipe.wire import AnnexReader, GiveUp, OutputFrame, Submit
+from tokenpipe.wire import AnnexReader, Cancel, OutputFrame, Submit
 
-from .reorder import HeldFrames, last_word
+from .reorder import ReorderBuffer, last_word
 from .requests import Numbering, expand
 
 NO_ROOM = "no room to hold it"
@@ -59,12 +59,12 @@ class ClientCore(Generic[S]):
         self._inbox = Inbox(stream_bytes, loop, self._dropped, AnnexReader)
         self._keys_of: dict[str, set[int]] = {}  # external id to its live requests
         self._abort_asked: set[int] = set()
-        self._held = HeldFrames(stream_bytes, ahead_s)
-        self._outgoing: list[GiveUp] = []
+        self._held = ReorderBuffer(stream_bytes, ahead_s)
+        self._outgoing: list[Cancel] = []
         self._on_outgoing = on_outgoing
         self._error: TokenpipeError | None = None
         self._changes = 0
-        self._counts = {"bad_frames": 0, "slow_streams": 0, "lost_streams": 0, "given_up": 0}
+        self._counts = {"bad_frames": 0, "slow_streams": 0, "lost_streams": 0, "cancelled": 0}
 
     # --- requests -------------------------------------------------------------------------------
 
@@ -119,7 +119,7 @@ class ClientCore(Generic[S]):
         for key in keys:
             if key not in self._abort_asked:
                 self._abort_asked.add(key)
-                self._give_up(key)
+                self._cancel(key)
         return len(keys)
 
     def live_ids(self) -> list[str]:
@@ -250,27 +250,27 @@ class ClientCore(Generic[S]):
         self._changes += 1
         self._forget(stream.key, stream.request_id)
         stream.end(FINISH_ERROR, code, error, field)
-        self._give_up(stream.key)
+        self._cancel(stream.key)
 
     # --- what goes out --------------------------------------------------------------------------
 
-    def take_outgoing(self) -> list[GiveUp]:
+    def take_outgoing(self) -> list[Cancel]:
         """Return what has to be said to the engine; put back what could not be sent."""
         outgoing, self._outgoing = self._outgoing, []
         return outgoing
 
-    def put_back(self, messages: list[GiveUp]) -> None:
+    def put_back(self, messages: list[Cancel]) -> None:
         """Keep messages for a later attempt."""
         self._outgoing[:0] = messages
 
     def _dropped(self, key: int, request_id: str) -> None:
         self._forget(key, request_id)
-        self._give_up(key)
+        self._cancel(key)
 
-    def _give_up(self, key: int) -> None:
+    def _cancel(self, key: int) -> None:
         if self._error is None:
-            self._counts["given_up"] += 1
-            self._outgoing.append(GiveUp(key))
+            self._counts["cancelled"] += 1
+            self._outgoing.append(Cancel(key))
             self._on_outgoing()
 
     def _forget(self, key: int, request_id: str) -> None:

@@ -24,7 +24,7 @@ class Held:
     deadline: float
 
 
-class HeldFrames:
+class ReorderBuffer:
     """Hold frames, bounded in bytes and time."""
 
     def __init__(self, max_bytes: int, max_s: float) -> None:

@@ -15,7 +15,7 @@ from tokenpipe.errors import FrameError, LaneClosed, LaneError
 from tokenpipe.instance import ForkGuard, Instance, when_dropped
 from tokenpipe.topology import Topology
 from tokenpipe.types import RequestOutput, SamplingParams
-from tokenpipe.wire import GiveUp, OutputFrame
+from tokenpipe.wire import Cancel, OutputFrame
 
 from .client_core import ClientCore
 from .flush import flush
@@ -127,10 +127,10 @@ class Client:
         self._lanes.send(submits)
         return submits[0].key
 
-    def give_up(self, key: int) -> None:
+    def cancel(self, key: int) -> None:
         """Say that a submitted request is no longer wanted; its final row still comes."""
         self._check()
-        self._lanes.send([GiveUp(key)])
+        self._lanes.send([Cancel(key)])
 
     def abort(self, request_id: str) -> int:
         """Ask for the end of all live requests of `generate` with that id; return how many."""

@@ -171,7 +171,7 @@ class Scheduler:
         binds: list[StepBind] = []
         if not (orders.preempts or orders.aborts or placed):
             return binds
-        with self._pipe.step(dp) as commands:
+        with self._pipe.commands(dp) as commands:
             for binding in orders.preempts:
                 commands.preempt(binding.handle)
             for request in orders.aborts:

@@ -1,4 +1,4 @@
-"""Keep the engine's book: which request sits in which slot under which handle. No I/O.
+"""Keep the engine's table: which request sits in which slot under which handle. No I/O.
 
 A request enters with its submit and leaves with its outcome; a handle enters with its bind and
 leaves when it is released. What the processors report in handles becomes events about requests
@@ -35,7 +35,7 @@ class Binding:
     aborting: bool = False
 
 
-class Book:
+class BindingTable:
     """Requests by key, bindings by handle, the latest generation by slot."""
 
     def __init__(self, data_parallel_size: int, slots: int, first_generation: int = 1) -> None:

@@ -9,9 +9,9 @@ from tokenpipe.instance import Instance
 from tokenpipe.topology import Topology
 from tokenpipe.transport import Peer, Waiter
 from tokenpipe.types import ErrorCode, Request
-from tokenpipe.wire import CloseClient, GiveUp, Message, OpenClient, Submit
+from tokenpipe.wire import Cancel, CloseClient, Message, OpenClient, Submit
 
-from .bindings import Book
+from .bindings import BindingTable
 from .client_link import ClientLink
 from .final_rows import FinalRow
 from .outcomes import Outcomes
@@ -29,7 +29,7 @@ class Clients:
         topology: Topology,
         me: Peer,
         waiter: Waiter,
-        book: Book,
+        table: BindingTable,
         outcomes: Outcomes,
         clock: Callable[[], float],
     ) -> None:
@@ -39,7 +39,7 @@ class Clients:
         self._topology = topology
         self._me = me
         self._waiter = waiter
-        self._book = book
+        self._table = table
         self._outcomes = outcomes
         self._clock = clock
         self._links: list[ClientLink] = []
@@ -75,8 +75,8 @@ class Clients:
                 match message:
                     case Submit():
                         yield from self._submitted(link, message)
-                    case GiveUp():
-                        yield from self._given_up(link, message.key)
+                    case Cancel():
+                        yield from self._cancelled(link, message.key)
                     case _:
                         link.bad_messages += 1
 
@@ -103,7 +103,7 @@ class Clients:
             sample_index=message.sample_index,
             extra=message.extra,
         )
-        if not self._book.add(request):
+        if not self._table.add(request):
             link.bad_messages += 1
         elif message.params.stop and self._topology.tokenizer is None:
             self._reject(message.key, ErrorCode.INVALID, NO_TOKENIZER)
@@ -113,10 +113,10 @@ class Clients:
             yield Submitted(request)
 
     def _reject(self, key: int, code: ErrorCode, error: str) -> None:
-        self._outcomes.reject(self._book.requests[key], code, error)
+        self._outcomes.reject(self._table.requests[key], code, error)
 
-    def _given_up(self, link: ClientLink, key: int) -> Iterator[Event]:
-        entry = self._book.requests.get(key)
+    def _cancelled(self, link: ClientLink, key: int) -> Iterator[Event]:
+        entry = self._table.requests.get(key)
         if entry is None or entry.request.client != link.index or entry.abort_requested:
             return
         entry.abort_requested = True
@@ -124,7 +124,7 @@ class Clients:
 
     def _lost(self, client: int, reason: str) -> Iterator[Event]:
         yield ClientLost(client, self._instance.note("client", str(client)), reason)
-        for entry in self._book.of_client(client):
+        for entry in self._table.of_client(client):
             if not entry.abort_requested:
                 entry.abort_requested = True
                 yield AbortRequested(entry.request)

@@ -10,7 +10,7 @@ from tokenpipe.errors import TokenpipeError
 from tokenpipe.types import Request, split_handle
 from tokenpipe.wire import Abort, Bind, Preempt, StepBind
 
-from .bindings import Book, Entry
+from .bindings import BindingTable, Entry
 from .text_params import text_fields
 
 if TYPE_CHECKING:
@@ -36,9 +36,11 @@ class StepCommands:
     A block that raises sends what it had collected before: those handles exist.
     """
 
-    def __init__(self, book: Book, outlet: Outlet, dp_rank: int, text: bool = False) -> None:
+    def __init__(
+        self, table: BindingTable, outlet: Outlet, dp_rank: int, text: bool = False
+    ) -> None:
         """Begin a step of a DP rank; `text`: requests have text unless they want none."""
-        self._book = book
+        self._table = table
         self._outlet = outlet
         self._dp_rank = dp_rank
         self._text = text
@@ -60,7 +62,7 @@ class StepCommands:
         `PrefillDone` event after its first token row. `cached_tokens`: how much of the prompt a
         cache had, for the request's usage. Raises `SlotBusy` or `TokenpipeError`.
         """
-        handle, entry = self._book.bind(request, self._dp_rank, slot)
+        handle, entry = self._table.bind(request, self._dp_rank, slot)
         if output_token_ids is not None:
             entry.output_token_ids = tuple(output_token_ids)
         params = request.params
@@ -91,7 +93,7 @@ class StepCommands:
 
         Raises `TokenpipeError` for a handle that is not bound, or had its outcome.
         """
-        binding = self._book.find(handle)
+        binding = self._table.find(handle)
         if binding is None:
             raise TokenpipeError(f"step_bind: {handle} is not bound, or had its outcome")
         request, ids = binding.entry.request, binding.entry.output_token_ids
@@ -112,7 +114,7 @@ class StepCommands:
         `Rescheduled` follows once the worker's drained row is there. Nothing happens where its
         outcome came meanwhile. Raises `TokenpipeError` for a number that never is a handle.
         """
-        binding = self._book.find(what)
+        binding = self._table.find(what)
         if binding is not None and binding.entry.handle is not None:
             handle = binding.entry.handle
             self._add(split_handle(handle)[0], Preempt(handle))
@@ -123,7 +125,7 @@ class StepCommands:
         Its client gets the final output at once; `Aborted` follows, then `Released` once the
         worker's drained row is there.
         """
-        binding = self._book.find(what)
+        binding = self._table.find(what)
         if binding is not None:
             handle = binding.entry.handle
             if handle is not None and not binding.aborting:
@@ -131,7 +133,7 @@ class StepCommands:
                 self._add(split_handle(handle)[0], Abort(handle))
             return
         if isinstance(what, Request):
-            entry = self._book.entry(what)
+            entry = self._table.entry(what)
             if entry is not None and entry.handle is None:
                 self._outlet.end_unbound(entry)
 

@@ -32,16 +32,16 @@ from tokenpipe.wire import (
     RanksDiffer,
 )
 
-from .bindings import Book, Entry
+from .bindings import BindingTable, Entry
 from .final_rows import FinalRow, RecentlyEnded
 
 
 class Outcomes:
-    """Apply reports to the book; collect the events and the final rows that follow."""
+    """Apply reports to the table; collect the events and the final rows that follow."""
 
-    def __init__(self, book: Book) -> None:
-        """Stand beside a book."""
-        self._book = book
+    def __init__(self, table: BindingTable) -> None:
+        """Start without events."""
+        self._table = table
         self._final_rows: list[FinalRow] = []
         self._recently_ended = RecentlyEnded()
         self.late_reports = 0  # for a handle that is unknown or had its outcome
@@ -94,7 +94,7 @@ class Outcomes:
 
     def _close(self, handle: int) -> Entry | None:
         """End the request of a handle; its processor sent the final row."""
-        binding = self._book.close(handle)
+        binding = self._table.close(handle)
         if binding is None:
             return None
         self._recently_ended.add(binding.entry.request, split_handle(handle)[0])
@@ -110,9 +110,9 @@ class Outcomes:
         Where the engine's abort crossed the report, the request ends here: the processor drops an
         abort of a handle that had its outcome.
         """
-        known = self._book.bindings.get(report.handle)
+        known = self._table.bindings.get(report.handle)
         had = 0 if known is None else len(known.entry.output_token_ids)
-        binding = self._book.close(report.handle, output_token_ids=report.output_token_ids)
+        binding = self._table.close(report.handle, output_token_ids=report.output_token_ids)
         if binding is None:
             return None
         binding.entry.annex_offset = report.annex_offset
@@ -123,7 +123,7 @@ class Outcomes:
         return make(binding.entry.request, report.handle, list(report.output_token_ids))
 
     def _released(self, report: HandleReleased) -> Event | None:
-        entry = self._book.release(report.handle)
+        entry = self._table.release(report.handle)
         return None if entry is None else Released(entry.request, report.handle, report.reason)
 
     def take_final_rows(self) -> list[FinalRow]:
@@ -151,7 +151,7 @@ class Outcomes:
         field: str = "",
     ) -> None:
         request, key = entry.request, entry.request.internal_id
-        self._book.end(entry)
+        self._table.end(entry)
         self._final_rows.append(
             FinalRow(request.client, key, offset, reason, code, error, field, *entry.text)
         )
@@ -163,15 +163,15 @@ class Outcomes:
         where they stand; `output_tokens` counts what the request had when it was bound.
         """
         reason, code = FinishReason.ERROR, ErrorCode.LOST
-        for handle, binding in self._book.handles_of(dp_ranks):
+        for handle, binding in self._table.handles_of(dp_ranks):
             entry = binding.entry
             if binding.open:
                 tokens = len(entry.output_token_ids)
-                self._book.close(handle)
+                self._table.close(handle)
                 entry.text = 0, b""
                 self._end(entry, OFFSET_UNKNOWN, reason, code, error)
                 yield Finished(entry.request, handle, reason, tokens, None, error, code)
-            self._book.release(handle)
+            self._table.release(handle)
             yield Released(entry.request, handle, "processor_lost")
         for client, key in self._recently_ended.take(dp_ranks):
             self._final_rows.append(FinalRow(client, key, OFFSET_UNKNOWN, reason, code, error))

@@ -28,11 +28,11 @@ from tokenpipe.wire import (
 )
 from tokenpipe.worker import StepLane
 
-from .bindings import Book, Entry
+from .bindings import BindingTable, Entry
 from .commands import StepCommands
 from .outcomes import Outcomes
 from .processors import Death
-from .resources import Parts
+from .resources import Resources
 
 _STANDARD = ModelCard()
 
@@ -73,16 +73,16 @@ class Pipeline:
         # Far from any slot's number, and elsewhere in each life: what somebody made up, or kept
         # from an earlier engine, is nobody's handle.
         first = FIRST_GENERATION + secrets.randbelow(FIRST_GENERATION)
-        self._book = Book(topology.data_parallel_size, topology.slots_per_rank, first)
-        self._outcomes = Outcomes(self._book)
-        self._parts = parts = Parts(topology, self._book, self._outcomes, clock)
+        self._table = BindingTable(topology.data_parallel_size, topology.slots_per_rank, first)
+        self._outcomes = Outcomes(self._table)
+        self._resources = resources = Resources(topology, self._table, self._outcomes, clock)
         try:
             if model_card is not None:
                 self.set_model_card(model_card)
-            parts.processors.start(self._turn)
+            resources.processors.start(self._turn)
             for dp_rank in range(topology.data_parallel_size):
-                self.dispatch(dp_rank, [OpenRank(dp_rank, self._book.floors(dp_rank))])
-            parts.announce()
+                self.dispatch(dp_rank, [OpenRank(dp_rank, self._table.floors(dp_rank))])
+            resources.announce()
         except BaseException:
             self.close(timeout_s=0.0)
             raise
@@ -92,34 +92,34 @@ class Pipeline:
     @property
     def endpoint(self) -> str:
         """Directory that workers and clients are given to find this instance."""
-        return str(self._parts.instance.directory)
+        return str(self._resources.instance.directory)
 
     @property
     def log_dir(self) -> Path:
         """Where the processors' output goes."""
-        return self._parts.log_dir
+        return self._resources.log_dir
 
     @property
     def processor_pids(self) -> list[int]:
         """Process ids of the processors, this process's own where they run inline."""
-        if self._parts.pool.inline:
+        if self._resources.pool.inline:
             return [os.getpid()]
-        return [child.pid for child in self._parts.pool.children.values()]
+        return [child.pid for child in self._resources.pool.children.values()]
 
     def problems(self) -> dict[str, str]:
         """Name the processors that are late or silent, with the reason; empty is good."""
-        return self._parts.pool.problems
+        return self._resources.pool.problems
 
     def fileno(self) -> int:
         """Return a descriptor that is readable when `poll` may have something.
 
         Call `poll` also every 100 ms: deadlines make no descriptor readable.
         """
-        return self._parts.waiter.fileno()
+        return self._resources.waiter.fileno()
 
     def watch(self, fd: int) -> None:
         """Let `wait` also return when this descriptor of yours is readable."""
-        self._parts.waiter.watch(fd)
+        self._resources.waiter.watch(fd)
 
     def wait(self, timeout_s: float | None = None) -> bool:
         """Wait until `poll` has something, at most `timeout_s`; True, also where nothing came.
@@ -139,7 +139,7 @@ class Pipeline:
                 break
             self._turn(left)
             self._fresh = True
-            if self._parts.waiter.called:
+            if self._resources.waiter.called:
                 break
         return not self._closed
 
@@ -149,7 +149,7 @@ class Pipeline:
         Raises `ProcessorFailed` where a dead processor is given up and all events are read.
         """
         self._guard.check("Pipeline")
-        self._parts.claim.attend()
+        self._resources.claim.attend()
         if not self._closed and not self._fresh:
             self._work()
         self._fresh = False
@@ -160,10 +160,10 @@ class Pipeline:
 
     # --- what an engine orders ---
 
-    def step(self, dp_rank: int = 0) -> StepCommands:
+    def commands(self, dp_rank: int = 0) -> StepCommands:
         """Begin a step's commands for a DP rank; they are sent when the `with` block ends."""
         self._check_open()
-        return StepCommands(self._book, self, dp_rank, self.topology.tokenizer is not None)
+        return StepCommands(self._table, self, dp_rank, self.topology.tokenizer is not None)
 
     def reject(
         self,
@@ -181,13 +181,13 @@ class Pipeline:
         self._check_open()
         if code is ErrorCode.NONE:
             raise ValueError("reject: ErrorCode.NONE is not an error")
-        entry = self._book.entry(request)
+        entry = self._table.entry(request)
         if entry is None:
             return
         if entry.handle is not None:
             raise TokenpipeError(f"reject: request {request.external_id!r} is bound; abort it")
         self._outcomes.reject(entry, code, error, field or "")
-        self._parts.clients.send(self._outcomes.take_final_rows())
+        self._resources.clients.send(self._outcomes.take_final_rows())
 
     def set_model_card(self, card: ModelCard) -> None:
         """Tell API servers what the model accepts from now on; `Request.extra` then has it.
@@ -195,7 +195,7 @@ class Pipeline:
         Raises OSError where the instance's directory cannot be written; the old card then holds.
         """
         self._check_open()
-        write_model_card(self._parts.instance.directory, card)
+        write_model_card(self._resources.instance.directory, card)
 
     def step_lane(self, dp_rank: int = 0) -> StepLane:
         """Return the lane of plans to a DP rank's workers, made at the first call.
@@ -203,7 +203,7 @@ class Pipeline:
         Raises `ConfigError` for a rank that there is not.
         """
         self._check_open()
-        return self._parts.step_lanes.of(dp_rank)
+        return self._resources.step_lanes.of(dp_rank)
 
     def counters(self, timeout_s: float = 1.0) -> dict[str, dict[str, int]]:
         """Ask every processor what it has counted: `{"processor 0": {"stale": 0, ...}, ...}`.
@@ -213,7 +213,7 @@ class Pipeline:
         """
         self._check_open()
         deadline = self._clock() + timeout_s
-        counts = self._parts.processors.counts
+        counts = self._resources.processors.counts
         counts.ask()
         while counts.missing and (left := deadline - self._clock()) > 0:
             self._turn(min(left, 0.05))
@@ -226,10 +226,10 @@ class Pipeline:
         workers finish by themselves; what is left after `timeout_s` stays live.
         """
         self._check_open()
-        self._parts.clients.draining = True
+        self._resources.clients.draining = True
         end = self._clock() + timeout_s
         events: list[Event] = []
-        while (self._book.requests or self._book.bindings) and self._clock() < end:
+        while (self._table.requests or self._table.bindings) and self._clock() < end:
             self.wait(min(0.1, max(0.0, end - self._clock())))
             events += self.poll()
         return events
@@ -244,7 +244,7 @@ class Pipeline:
             return
         self._closed = True
         patience = self.topology.timeouts.close_s if timeout_s is None else timeout_s
-        self._parts.close(patience)
+        self._resources.close(patience)
 
     def __enter__(self) -> Self:
         """Return itself."""
@@ -263,7 +263,7 @@ class Pipeline:
 
     def dispatch(self, dp_rank: int, messages: Sequence[Message]) -> None:
         """Send commands to the processor that owns a DP rank."""
-        self._parts.processors.dispatch(dp_rank, messages)
+        self._resources.processors.dispatch(dp_rank, messages)
 
     def incarnation(self, dp_rank: int) -> int:
         """Return the rank's present incarnation, 0 while it is down."""
@@ -272,7 +272,7 @@ class Pipeline:
     def end_unbound(self, entry: Entry) -> None:
         """Abort an unbound request: final output to its client, Aborted to the engine."""
         self._events.append(self._outcomes.end_unbound(entry))
-        self._parts.clients.send(self._outcomes.take_final_rows())
+        self._resources.clients.send(self._outcomes.take_final_rows())
 
     # --- the work between ---
 
@@ -283,39 +283,39 @@ class Pipeline:
 
     def _turn(self, timeout_s: float) -> None:
         """Wait for something to do, at most `timeout_s`, and do it."""
-        self._parts.claim.attend()
-        deadline = self._parts.next_deadline
-        came = self._parts.waiter.wait(max(0.0, min(timeout_s, deadline - self._clock())))
+        self._resources.claim.attend()
+        deadline = self._resources.next_deadline
+        came = self._resources.waiter.wait(max(0.0, min(timeout_s, deadline - self._clock())))
         if came or self._clock() >= deadline:
             self._work()
 
     def _work(self) -> None:
-        self._parts.pool.turn()
-        for report in self._parts.processors.reports():
+        self._resources.pool.turn()
+        for report in self._resources.processors.reports():
             self._report(report)
-        for death in self._parts.processors.deaths():
+        for death in self._resources.processors.deaths():
             self._processor_died(death)
-        for happened in self._parts.clients.serve():
+        for happened in self._resources.clients.serve():
             if isinstance(happened, OpenClient | CloseClient):
-                self._parts.processors.broadcast(happened)
+                self._resources.processors.broadcast(happened)
             else:
                 self._events.append(happened)
-        self._parts.step_lanes.poll()
-        self._parts.clients.send(self._outcomes.take_final_rows())
-        self._parts.pool.turn()
+        self._resources.step_lanes.poll()
+        self._resources.clients.send(self._outcomes.take_final_rows())
+        self._resources.pool.turn()
 
     def _report(self, report: Message) -> None:
         match report:
             case RankOpened():
                 self._incarnations[report.dp] = report.incarnation
-                self._parts.step_lanes.renew(report.dp)
+                self._resources.step_lanes.renew(report.dp)
                 self._events.append(RankUp(report.dp, report.incarnation))
             case RankClosed():
                 self._incarnations[report.dp] = 0
-                self._parts.step_lanes.reset(report.dp)
+                self._resources.step_lanes.reset(report.dp)
                 self._events.append(RankLost(report.dp, report.reason))
             case Counters():
-                self._parts.processors.counts.hear(report)
+                self._resources.processors.counts.hear(report)
             case _:
                 event = self._outcomes.apply(report)
                 if event is not None:
@@ -329,12 +329,12 @@ class Pipeline:
         for dp_rank in death.ranks:
             if self._incarnations[dp_rank]:
                 self._report(RankClosed(dp_rank, f"processor {death.processor} was lost"))
-        commands: list[Message] = [OpenRank(dp, self._book.floors(dp)) for dp in death.ranks]
-        commands += self._parts.clients.present()
+        commands: list[Message] = [OpenRank(dp, self._table.floors(dp)) for dp in death.ranks]
+        commands += self._resources.clients.present()
         ended = sum(isinstance(event, Finished) for event in ends)
         also = f"{ended} request(s) end with an error"
         try:
-            self._parts.processors.replace(death, commands, also)
+            self._resources.processors.replace(death, commands, also)
         except (ProcessorFailed, StartupError) as failure:
             self._failure = failure
         else:

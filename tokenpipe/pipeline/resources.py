@@ -12,7 +12,7 @@ from tokenpipe.supervisor import Supervisor
 from tokenpipe.topology import Topology
 from tokenpipe.transport import Peer, Waiter, new_incarnation
 
-from .bindings import Book
+from .bindings import BindingTable
 from .clients import Clients
 from .outcomes import Outcomes
 from .pool import Pool
@@ -20,25 +20,29 @@ from .processors import Processors
 from .step_lanes import StepLanes
 
 
-class Parts:
+class Resources:
     """Directory, claim, lanes and child processes of one instance.
 
     Raises what stands in its way, with nothing left open.
     """
 
     def __init__(
-        self, topology: Topology, book: Book, outcomes: Outcomes, clock: Callable[[], float]
+        self,
+        topology: Topology,
+        table: BindingTable,
+        outcomes: Outcomes,
+        clock: Callable[[], float],
     ) -> None:
         self._clock = clock
         self._closing = ExitStack()
         self._closing_ends = 0.0
         try:
-            self._open(topology, book, outcomes)
+            self._open(topology, table, outcomes)
         except BaseException:
             self.close(0.0)
             raise
 
-    def _open(self, topology: Topology, book: Book, outcomes: Outcomes) -> None:
+    def _open(self, topology: Topology, table: BindingTable, outcomes: Outcomes) -> None:
         clock, closing = self._clock, self._closing
         self.waiter = waiter = Waiter()
         closing.callback(waiter.close)
@@ -55,7 +59,7 @@ class Parts:
         self.supervisor = Supervisor(self.log_dir, keep_logs=topology.log_dir is not None)
         closing.callback(lambda: self.supervisor.close(max(0.0, self._closing_ends - clock())))
         me = Peer("engine", "0", new_incarnation())
-        self.clients = Clients(instance, topology, me, waiter, book, outcomes, clock)
+        self.clients = Clients(instance, topology, me, waiter, table, outcomes, clock)
         closing.callback(lambda: self.clients.close(self._closing_ends))
         self.clients.open()
         self.pool = Pool(instance, topology, me, self.supervisor, waiter, clock)

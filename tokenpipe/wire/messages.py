@@ -243,7 +243,7 @@ class Submit:
 
 
 @dataclass(frozen=True, slots=True)
-class GiveUp:
+class Cancel:
     """Say that nobody waits for this request any more."""
 
     key: U64
@@ -317,7 +317,7 @@ Message = (
     | RanksDiffer
     | Counters
     | Submit
-    | GiveUp
+    | Cancel
     | StepPlan
     | RankFailed
 )
@@ -340,7 +340,7 @@ TAGS: dict[int, type[Message]] = {
     23: RanksDiffer,
     24: Counters,
     32: Submit,
-    33: GiveUp,
+    33: Cancel,
     48: StepPlan,
     64: RankFailed,
 }
