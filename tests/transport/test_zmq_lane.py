@@ -212,7 +212,7 @@ def test_another_version_is_refused_and_named(rig: Rig) -> None:
     hello[2] = 9
     assert sender.port.send(bytes(hello))
     turn(lambda: sender.lost, sender, receiver)
-    assert "version: it speaks 1, not 9" in sender.lost_reason
+    assert "version: this receiver uses 1, not 9" in sender.lost_reason
 
 
 def test_a_restarted_receiver_starts_where_the_sender_is(rig: Rig) -> None:
@@ -303,7 +303,7 @@ def test_a_closed_receiver_says_bye(rig: Rig) -> None:
     rig.send(sender, 1)
     receiver.close()
     turn(lambda: sender.lost, sender)
-    assert sender.lost_reason == "closed by its receiver"
+    assert sender.lost_reason == "its receiver closed it"
     with pytest.raises(LaneLost):
         rig.send(sender)
     assert sender.close(5) == 1

@@ -1,4 +1,4 @@
-"""Judge a hello: may this sender have the lane? Pure."""
+"""Decide whether a sender may use the lane. Pure."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from .peer import Peer, Role
 def refusal(
     hello: LaneMessage, *, instance: int, me: Peer, expects: Role, since_ns: int
 ) -> tuple[str, str] | None:
-    """Return (code, detail) of what speaks against a hello, or None.
+    """Return (code, detail) of the reason to refuse a hello, or None to welcome it.
 
-    `since_ns` is when the last sender that was welcomed began to exist.
+    `since_ns` is the time at which the last welcomed sender was made (ns, monotonic clock).
     """
     fields = hello.fields
     if hello.instance != instance:
@@ -19,8 +19,8 @@ def refusal(
     if (fields["role"], fields["rank"]) != expects:
         return "role", f"{me} expects {expects} here, not {fields['role']} {fields['rank']}"
     if fields["pinned"] and hello.target != me.incarnation:
-        return "receiver", f"this is another life of {me}"
+        return "receiver", f"{me} was restarted"
     if fields["since_ns"] < since_ns:
-        # Bytes of the dead may be read after those of their successor.
+        # Bytes of a dead sender may be read after those of its successor.
         return "stale", f"a later {expects} has said hello"
     return None

@@ -1,4 +1,4 @@
-"""The process's one ZeroMQ context, made anew in a forked child."""
+"""Hold the ZeroMQ context of this process. A forked child makes a new one."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import os
 import zmq
 
 _context: zmq.Context[zmq.Socket[bytes]] | None = None
-_inherited: list[object] = []  # a parent's contexts: kept, because to end them here would hang
+_inherited: list[object] = []  # contexts of the parent: kept, because closing one here would hang
 
 
 def context() -> zmq.Context[zmq.Socket[bytes]]:

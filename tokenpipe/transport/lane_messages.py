@@ -1,6 +1,6 @@
-"""The lane's own messages: frames of kind 0, small maps in MessagePack (docs/lanes.md).
+"""Pack and read the lane's own messages: frames of kind 0, MessagePack maps (docs/lanes.md).
 
-`[0, version, [instance, from, to, 0], {"type": ..., ...}]` where `from` and `to` are incarnations.
+`[0, version, [instance, from, to, 0], {"type": ..., ...}]`; `from` and `to` are incarnations.
 """
 
 from __future__ import annotations
@@ -40,11 +40,11 @@ _FIELDS: dict[str, dict[str, type]] = {
 
 
 class LaneMessage(NamedTuple):
-    """A message of the lane itself; `fields` were checked against its type's."""
+    """A message of the lane itself. `fields` has the checked fields of its type."""
 
     instance: int
-    source: int  # incarnation that says it
-    target: int  # incarnation it is meant for, 0 where not known yet
+    source: int  # incarnation of who sends it
+    target: int  # incarnation of who shall read it, 0 where not known yet
     type: str
     fields: dict[str, Any]
 
@@ -57,12 +57,15 @@ def pack(instance: int, source: int, target: int, type_: str, **fields: object) 
 
 
 def unpack(frame: bytes) -> LaneMessage:
-    """Read a lane message. Raises FrameError; unknown fields are skipped, unknown types kept."""
+    """Read a lane message. Raises FrameError.
+
+    Unknown fields are skipped. A message of an unknown type is returned without fields.
+    """
     if len(frame) > MAX_MESSAGE_BYTES:
         raise FrameError(f"lane message of {len(frame)} bytes (at most {MAX_MESSAGE_BYTES})")
     try:
         kind, version, (instance, source, target, *_), body = msgpack.unpackb(frame)
-    except Exception as error:  # msgpack raises what it likes on bytes it does not like
+    except Exception as error:  # msgpack raises many types of errors on malformed bytes
         raise FrameError(f"lane message: {type(error).__name__}: {error}") from None
     if kind != _core.KIND_LANE or version != VERSION:
         raise FrameError(f"lane message: kind {kind}, version {version}")
@@ -79,8 +82,8 @@ def unpack(frame: bytes) -> LaneMessage:
 
 
 def foreign_version(frame: bytes) -> int | None:
-    """Return the version of a lane message of another version than ours, else None."""
-    # [0, version, ...: an array of four, then two small ints; true of every version to come.
+    """Return the version of a lane message where it is not ours, else None."""
+    # Every version begins so: an array of four whose first two items are small integers.
     if len(frame) > 3 and frame[0] == 0x94 and frame[1] == _core.KIND_LANE and frame[2] < 0x80:
         return frame[2] if frame[2] != VERSION else None
     return None

@@ -1,7 +1,7 @@
-"""Carry a lane through memory, between objects of one process: the twin of zmq_port.
+"""Carry a lane through memory, between objects of one process.
 
-It behaves as ZeroMQ does: what was sent before a receiver came waits for it, an answer to a route
-that is gone is not taken, a message may be sent from one thread and received in another.
+It behaves as `zmq_port` does. Messages wait for a receiver that comes later. An answer to a route
+that is gone is refused. One thread may send and another may receive.
 """
 
 from __future__ import annotations
@@ -15,36 +15,36 @@ from tokenpipe.errors import LaneBusy
 
 
 class _Mailbox:
-    """Queue messages and ring an eventfd."""
+    """A queue of messages with an eventfd that is readable while it may have one."""
 
     def __init__(self) -> None:
         self.messages: deque[tuple[bytes, bytes]] = deque()
-        self.bell = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
+        self.eventfd = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
 
     def put(self, route: bytes, frame: bytes) -> None:
         self.messages.append((route, frame))
-        os.eventfd_write(self.bell, 1)
+        os.eventfd_write(self.eventfd, 1)
 
     def empty(self) -> bool:
-        """Tell whether nothing is here; the bell is silent then."""
+        """Return whether the queue is empty; the eventfd is then not readable."""
         if self.messages:
             return False
         try:
-            os.eventfd_read(self.bell)
+            os.eventfd_read(self.eventfd)
         except BlockingIOError:
             return True
-        return not self.messages  # asked again: it may have come before the bell was silenced
+        return not self.messages  # again: a message may have come before the eventfd was read
 
     def take(self) -> tuple[bytes, bytes] | None:
         return None if self.empty() else self.messages.popleft()
 
     def close(self) -> None:
-        os.close(self.bell)
-        self.bell = -1
+        os.close(self.eventfd)
+        self.eventfd = -1
 
 
 class MemoryLane:
-    """Join senders and one receiver; make ports with `sender(route)` and `receiver()`."""
+    """Connect senders with one receiver. `sender(route)` and `receiver()` make the ports."""
 
     def __init__(self, lane: str) -> None:
         self.lane = lane
@@ -53,18 +53,18 @@ class MemoryLane:
         self._routes: dict[bytes, _Mailbox] = {}
 
     def sender(self, route: str) -> MemorySenderPort:
-        """Return a port that sends under this route."""
+        """Return a port that sends with this route."""
         return MemorySenderPort(self, route.encode())
 
     def receiver(self) -> MemoryReceiverPort:
-        """Return the receiving port. Raises LaneBusy where there is one already."""
+        """Return the receiving port. Raises LaneBusy where the lane has one already."""
         if self._inbox is not None:
             raise LaneBusy(f"lane {self.lane} is already bound in this process")
         return MemoryReceiverPort(self)
 
 
 class _MemoryPort:
-    """What both ends share: the mailbox and its bell."""
+    """Base of both ends: a mailbox and its eventfd."""
 
     def __init__(self, lane: MemoryLane) -> None:
         self.lane = lane.lane
@@ -73,7 +73,7 @@ class _MemoryPort:
         self._mailbox = _Mailbox()
 
     def fileno(self) -> int:
-        return self._mailbox.bell
+        return self._mailbox.eventfd
 
     def readable(self) -> bool:
         self.idle = self._mailbox.empty()
@@ -89,7 +89,7 @@ class MemorySenderPort(_MemoryPort):
         lane._routes[route] = self._mailbox
 
     def send(self, frame: bytes) -> bool:
-        """Hand a frame over; it waits where there is no receiver."""
+        """Send a frame. It waits where the lane has no receiver yet."""
         inbox = self._shared._inbox
         if inbox is None:
             self._shared._waiting.append((self._route, frame))
@@ -98,14 +98,14 @@ class MemorySenderPort(_MemoryPort):
         return True
 
     def recv(self) -> bytes | None:
-        """Take one message, or None."""
+        """Return one message, or None where there is none."""
         taken = self._mailbox.take()
         self.idle = taken is None
         return None if taken is None else taken[1]
 
     def close(self) -> None:
-        """Leave the lane; what was sent stays sent."""
-        if self._mailbox.bell >= 0:
+        """Leave the lane. Frames that were sent stay in the lane."""
+        if self._mailbox.eventfd >= 0:
             if self._shared._routes.get(self._route) is self._mailbox:
                 del self._shared._routes[self._route]
             self._mailbox.close()
@@ -123,7 +123,7 @@ class MemoryReceiverPort(_MemoryPort):
             self._mailbox.put(*lane._waiting.popleft())
 
     def send(self, route: bytes, frame: bytes) -> bool:
-        """Answer; False where the route is gone."""
+        """Answer. Return False where the route is gone."""
         mailbox = self._shared._routes.get(route)
         if mailbox is None:
             return False
@@ -133,16 +133,16 @@ class MemoryReceiverPort(_MemoryPort):
     def recv_run(
         self, limit: int, next_header: tuple[int, int, int, int], out: list[Any]
     ) -> tuple[bytes, bytes] | None:
-        """Append the data frame with that lane header and those that follow it in number.
+        """Append to `out` the data frame with this lane header and its direct successors.
 
-        Stops after `limit` messages; returns the first other message, or None.
+        It stops after `limit` messages. It returns the first other message (route, frame), or None.
         """
         other = self._socket_recv.take(limit, next_header, out)
         self.idle = self._socket_recv.idle
         return other
 
     def _part(self, _flags: int) -> bytes:
-        """Return a route, then its frame, as a ROUTER does."""
+        """Return a route in one call and its frame in the next, as a ROUTER does."""
         if self._frame is not None:
             frame, self._frame = self._frame, None
             return frame
@@ -153,11 +153,11 @@ class MemoryReceiverPort(_MemoryPort):
         return route
 
     def realign(self) -> None:
-        """Do nothing: a message here has no further parts."""
+        """Do nothing: a message in memory has exactly two parts."""
 
     def close(self) -> None:
-        """Unbind; what comes from now on waits for the next receiver."""
-        if self._mailbox.bell >= 0:
+        """Unbind. Messages that come from now on wait for the next receiver."""
+        if self._mailbox.eventfd >= 0:
             if self._shared._inbox is self._mailbox:
                 self._shared._inbox = None
             self._mailbox.close()

@@ -1,4 +1,4 @@
-"""Name one life of a process in a role."""
+"""Name a process in a role, and one incarnation of it."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 
 class Peer(NamedTuple):
-    """A role, its rank and this life of it."""
+    """A role, its rank and one incarnation."""
 
     role: str
     rank: str
@@ -18,12 +18,12 @@ class Peer(NamedTuple):
 
     @property
     def route(self) -> str:
-        """How its routing ids begin: role:rank:incarnation."""
+        """The prefix of its routing ids: role:rank:incarnation."""
         return f"{self.role}:{self.rank}:{self.incarnation:x}"
 
 
 class Role(NamedTuple):
-    """A role and rank, whichever life of it."""
+    """A role and its rank, in any incarnation."""
 
     role: str
     rank: str
@@ -33,5 +33,5 @@ class Role(NamedTuple):
 
 
 def new_incarnation() -> int:
-    """Return a random id for one life: positive, 63 bits."""
+    """Return a random id for one incarnation: positive, 63 bits."""
     return secrets.randbits(63) | 1

@@ -1,4 +1,4 @@
-"""What can become of the sender of a lane, as its receiver tells it."""
+"""Name the events in the life of a lane's sender, as its receiver reports them."""
 
 from __future__ import annotations
 
@@ -6,20 +6,20 @@ from typing import NamedTuple
 
 
 class PeerUp(NamedTuple):
-    """A life of the sender said hello; the frames that follow are its."""
+    """A sender was welcomed. The frames that follow come from it."""
 
     incarnation: int
 
 
 class PeerDown(NamedTuple):
-    """It died or was replaced; nothing more of it follows."""
+    """The sender died or was replaced. No frame of it follows."""
 
     incarnation: int
     reason: str
 
 
 class PeerEnded(NamedTuple):
-    """It ended the lane and everything it sent is applied."""
+    """The sender ended the lane, and all of its frames are applied."""
 
     incarnation: int
 

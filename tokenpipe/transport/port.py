@@ -1,4 +1,4 @@
-"""What a lane needs of the thing that carries bytes: a narrow face with several backs."""
+"""Describe what a lane needs of its carrier: ZeroMQ and memory implement it."""
 
 from __future__ import annotations
 
@@ -6,57 +6,57 @@ from typing import Any, Protocol
 
 
 class Port(Protocol):
-    """An end that can be waited on.
+    """An end of a lane that can be waited on.
 
-    The descriptor alone does not say whether a message is there (ZeroMQ's is a bell, not a level):
-    `idle` is true once `recv` found nothing and nothing was done with the port since. Then, and
-    only then, a silent descriptor means that there is nothing.
+    The descriptor alone does not say whether a message is there, because ZeroMQ's is
+    edge-triggered. `idle` is true after `recv` found nothing, until the port is used again. Only
+    then does a descriptor that is not readable mean that no message is there.
     """
 
     lane: str
     idle: bool
 
     def fileno(self) -> int:
-        """Return a descriptor that becomes readable when something may have come."""
+        """Return a descriptor that becomes readable when a message may have come."""
         ...
 
     def readable(self) -> bool:
-        """Tell whether a message can be received now."""
+        """Return whether a message can be received now."""
         ...
 
     def close(self) -> None:
-        """Give everything back; a second call does nothing."""
+        """Close the port. A second call does nothing."""
         ...
 
 
 class SenderPort(Port, Protocol):
-    """The sender's end: frames go out, lane messages come back."""
+    """The sender's end: it sends frames and receives lane messages."""
 
     def send(self, frame: bytes, /) -> bool:
-        """Hand a frame over without waiting; False where it is not taken now."""
+        """Send a frame without waiting. Return False where the port cannot take it now."""
         ...
 
     def recv(self) -> bytes | None:
-        """Take one message, or None."""
+        """Return one message, or None where there is none."""
         ...
 
 
 class ReceiverPort(Port, Protocol):
-    """The receiver's end: messages come in with the route they can be answered by."""
+    """The receiver's end: each message comes with the route for an answer."""
 
     def send(self, route: bytes, frame: bytes) -> bool:
-        """Answer without waiting; False where the route is gone or full."""
+        """Answer without waiting. Return False where the route is gone or full."""
         ...
 
     def recv_run(
         self, limit: int, next_header: tuple[int, int, int, int], out: list[Any]
     ) -> tuple[bytes, bytes] | None:
-        """Append the data frame with that lane header and those that follow it in number.
+        """Append to `out` the data frame with this lane header and its direct successors.
 
-        Stops after `limit` messages; returns the first other message, or None.
+        It stops after `limit` messages. It returns the first other message (route, frame), or None.
         """
         ...
 
     def realign(self) -> None:
-        """Drop what is left of a message with more parts than ours have."""
+        """Drop the rest of a message that has more than two parts."""
         ...

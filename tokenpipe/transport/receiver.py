@@ -1,4 +1,4 @@
-"""The receiving end of a lane: put in order, say what is applied, ask for what is missing."""
+"""Receive frames from a lane: the receiving end, as its owner uses it."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from .window import Gap
 
 
 class LaneReceiver:
-    """Receive the frames of one sender, each of its lives in turn.
+    """Receive the frames of one sender, of each of its incarnations in turn.
 
     In each round the owner calls `lane.peer_events()`, then `lane.recv()`, handles the frames and
     calls `lane.applied()`. `recv` stops at an event and returns nothing more until `peer_events`
@@ -56,23 +56,23 @@ class LaneReceiver:
 
     @property
     def sender(self) -> int:
-        """The sender's incarnation, 0 where there is none."""
+        """The sender's incarnation, 0 where there is no sender."""
         return self._protocol.sender_state.incarnation
 
     @property
     def heard(self) -> int:
-        """Pings and ends heard so far: signs of life without a frame."""
+        """How many pings and ends have come: signs of life without a frame."""
         return self._protocol.heard
 
     @property
     def counters(self) -> dict[str, int]:
-        """What happened on this lane so far, by name."""
+        """Counts of this lane so far, by name (docs/lanes.md)."""
         return self._protocol.count()
 
     def recv(self, limit: int = 64) -> list[bytes | Gap]:
-        """Return what can be delivered, in order and once; at most `limit` messages are read.
+        """Return the frames that can be delivered, in order, each once.
 
-        A Gap stands where frames are lost for good.
+        It reads at most `limit` messages. A Gap stands in place of frames that are lost.
         """
         self._guard.check("LaneReceiver")
         protocol = self._protocol
@@ -85,8 +85,8 @@ class LaneReceiver:
         while limit > 0:
             window = protocol.window
             before = len(out)
-            # What comes in order passes in a row; whatever else comes is looked at here. A sender
-            # of 0 is none, so that all of it is.
+            # The port reads frames in order by itself and returns any other message. No frame has
+            # the sender 0, so with it the port returns each message.
             sender = sender_state.incarnation if window.plain else 0
             message = take(limit, (instance, sender, me, window.expected), out)
             window.took(len(out) - before)
@@ -103,7 +103,7 @@ class LaneReceiver:
         return out
 
     def _other(self, route: bytes, frame: bytes, out: list[bytes | Gap]) -> None:
-        """Judge a message that is not simply the next frame."""
+        """Handle a message that is not the next frame."""
         protocol = self._protocol
         try:
             kind, instance, sender, receiver, seq = peek(frame)
@@ -123,7 +123,7 @@ class LaneReceiver:
             protocol.drop(route, instance, sender, receiver, self._clock())
 
     def applied(self) -> None:
-        """Say that everything `recv` returned so far is applied."""
+        """Note that all frames that `recv` has returned are applied."""
         protocol = self._protocol
         protocol.apply()
         if protocol.unacked >= timing.ACK_FRAMES:
@@ -132,7 +132,7 @@ class LaneReceiver:
             protocol.ack_due = self._clock() + timing.ACK_S
 
     def peer_events(self) -> list[PeerEvent]:
-        """Return what became of senders since the last call; call it before each `recv`."""
+        """Return the sender's events since the last call. Call it before each `recv`."""
         sender_state = self._protocol.sender_state
         events = sender_state.events
         if events:
@@ -141,30 +141,30 @@ class LaneReceiver:
 
     @property
     def next_deadline(self) -> float:
-        """When `tick` has something to do; long ago where `peer_events` or `recv` has something."""
+        """The time at which a round is due; 0 where `peer_events` or `recv` has something now."""
         protocol = self._protocol
         if protocol.sender_state.events or protocol.ready:
             return 0.0
         return protocol.next_deadline
 
     def is_due(self, now: float) -> bool:
-        """Whether a round has anything to do: for who asks often, and mostly in vain."""
+        """Return whether a round has anything to do. A cheap check for frequent callers."""
         if self._closed:
             return False
         return now >= self.next_deadline or self.port.readable()
 
     def tick(self, now: float) -> None:
-        """Do what is due by `now`: acknowledge, ask again, give up, look after the sender."""
+        """Do what is due by `now`: acknowledge, ask again, report a loss, check the sender."""
         if not self._closed:
             self._protocol.tick(now)
 
     def doubt(self, now: float) -> None:
-        """Look at once whether the sender lives: somebody has seen it die."""
+        """Check at once whether the sender lives. Call it when its process has died."""
         if not self._closed and self.sender:
             self._protocol.sender_state.probe(now)
 
     def close(self) -> None:
-        """Take the lane down and tell the sender."""
+        """Tell the sender, then unbind the lane."""
         self._guard.check("LaneReceiver")
         if not self._closed:
             self._closed = True

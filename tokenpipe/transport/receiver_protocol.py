@@ -1,4 +1,4 @@
-"""The receiver's half of the conversation: who may speak, what is missing, what is applied."""
+"""Run the receiver's half of the lane protocol (docs/lanes.md). Never waits."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ from .sender_state import SenderState
 from .window import Gap, ReceiveWindow
 
 _COUNTERS = (
-    "dropped_receiver",  # frames for an earlier life of ours
-    "dropped_sender",  # frames of a life that is not, or no longer, our sender
+    "dropped_receiver",  # frames for an earlier incarnation of this receiver
+    "dropped_sender",  # frames of a process that is not the sender, or no longer
     "dropped_instance",  # frames of another instance
     "duplicate",
-    "resend",  # requests for missing frames
-    "gap",  # frames lost for good
-    "overflow",  # frames that came early and found no room
+    "resend",  # requests to send missing frames again
+    "gap",  # frames that are lost
+    "overflow",  # frames that came early, found no room and were dropped
     "bad_frames",
-    "refused",  # hellos
+    "refused",  # hellos that were refused
 )
 
 
 class ReceiverProtocol:
-    """Keep one sender's frames in order and answer what it says. Never waits."""
+    """Put one sender's frames in order and answer its messages."""
 
     def __init__(
         self,
@@ -45,10 +45,10 @@ class ReceiverProtocol:
     ) -> None:
         self.sender_state = SenderState(expects, alive)
         self.window = ReceiveWindow(1, hold_bytes)
-        self.ready: list[bytes | Gap] = []  # given up on outside recv, to be returned by the next
+        self.ready: list[bytes | Gap] = []  # Gaps and frames that the next recv returns
         self.returned = 0  # the last frame recv returned
         self.unacked = 0  # applied frames since the last acknowledgement
-        self.heard = 0  # pings and ends: signs of life without a frame
+        self.heard = 0  # pings and ends that came: signs of life without a frame
         self.ack_due = timing.NEVER
         self._port = port
         self._instance = instance
@@ -56,14 +56,14 @@ class ReceiverProtocol:
         self._expects = expects
         self._hold_bytes = hold_bytes
         self._retransmission = Retransmission(gap_timeout_s)
-        self._end_seq = 0  # one more than the sender's last frame, once it said so
+        self._end_seq = 0  # one more than the sender's last frame; 0 while it is not known
         self._counts = dict.fromkeys(_COUNTERS, 0)
 
     # --- what is due ----------------------------------------------------------------------------
 
     @property
     def next_deadline(self) -> float:
-        """When `tick` has something to do."""
+        """The time at which `tick` is due next."""
         sender_state, healing = self.sender_state, self._retransmission
         return min(
             self.ack_due,
@@ -83,14 +83,14 @@ class ReceiverProtocol:
         if now >= sender_state.probe_due:
             sender_state.probe(now)
         if now >= sender_state.dead_at:
-            if self._port.readable():  # its last words first
+            if self._port.readable():  # read its last frames first
                 sender_state.dead_at = now + timing.DEATH_GRACE_S
             else:
                 sender_state.die()
                 self._renew(1)
 
     def heal(self, now: float) -> None:
-        """Ask for the first hole, or give it up when its time is over."""
+        """Ask for the first missing range, or call it lost when its time is over."""
         window = self.window
         hole = window.missing()
         if hole is not None and now >= self._retransmission.give_up_due:
@@ -103,20 +103,20 @@ class ReceiverProtocol:
     # --- what is applied ------------------------------------------------------------------------
 
     def apply(self) -> None:
-        """Call everything that was returned applied; says so when that is the end."""
+        """Note that all returned frames are applied; tell the sender where that ends the lane."""
         self.unacked += self.window.apply(self.returned)
         if self._end_seq:
             self._finish()
 
     def ack(self) -> None:
-        """Say what is applied."""
+        """Send an acknowledgement."""
         self.unacked = 0
         self.ack_due = timing.NEVER
         if self.sender_state.incarnation:
             self._answer("ack", applied=self.window.applied)
 
     def bye(self) -> None:
-        """Say that nobody listens any more."""
+        """Tell the sender that this receiver closes."""
         if self.sender_state.incarnation:
             self._answer("bye", applied=self.window.applied)
 
@@ -138,7 +138,7 @@ class ReceiverProtocol:
     # --- hearing --------------------------------------------------------------------------------
 
     def hear(self, route: bytes, frame: bytes, out: list[bytes | Gap], now: float) -> None:
-        """Hear a lane message."""
+        """Handle a lane message."""
         try:
             message = messages.unpack(frame)
         except FrameError:
@@ -150,7 +150,7 @@ class ReceiverProtocol:
         elif message.instance != self._instance:
             self._counts["dropped_instance"] += 1
         elif message.type not in ("ping", "end"):
-            return  # of a later version, or not for a receiver
+            return  # a message of a later version, or one that is not for a receiver
         elif message.source == sender_state.ended[0]:
             self._say(route, message.source, "ended", applied=sender_state.ended[1])
         elif message.source != sender_state.incarnation or message.target != self._me.incarnation:
@@ -165,21 +165,21 @@ class ReceiverProtocol:
         if message.type == "end":
             self._end_seq = fields["next_seq"]
             self._finish()
-        elif fields["first_retained"] < fields["next_seq"]:  # else it waits for no word of ours
+        elif fields["first_retained"] < fields["next_seq"]:  # it waits for an acknowledgement
             self.ack()
 
     def _hello(self, route: bytes, hello: LaneMessage, out: list[bytes | Gap], now: float) -> None:
         fields, me, sender_state = hello.fields, self._me, self.sender_state
-        against = refusal(
+        reason = refusal(
             hello,
             instance=self._instance,
             me=me,
             expects=self._expects,
             since_ns=sender_state.since_ns,
         )
-        if against is not None:
+        if reason is not None:
             self._counts["refused"] += 1
-            self._say(route, hello.source, "refuse", code=against[0], detail=against[1])
+            self._say(route, hello.source, "refuse", code=reason[0], detail=reason[1])
             return
         known_to_it = hello.target == me.incarnation
         if hello.source != sender_state.incarnation:
@@ -191,7 +191,7 @@ class ReceiverProtocol:
         self._answer("welcome", role=me.role, rank=me.rank, applied=applied, expects=expects)
 
     def drop(self, route: bytes, instance: int, sender: int, receiver: int, now: float) -> None:
-        """Count a frame that is not our sender's to us, and ask who it is where that may help."""
+        """Count a frame with a wrong header. Ask an unknown sender for its hello."""
         if instance != self._instance:
             self._counts["dropped_instance"] += 1
             return
@@ -201,12 +201,12 @@ class ReceiverProtocol:
             self._who(route, sender, now)
 
     def bad(self, route: bytes, frame: bytes) -> None:
-        """Count bytes that are no frame; another version is told ours."""
+        """Count bytes that are not a frame. Answer another version with ours."""
         self._counts["bad_frames"] += 1
         self._port.realign()
         version = messages.foreign_version(frame)
         if version is not None:
-            detail = f"it speaks {messages.VERSION}, not {version}"
+            detail = f"this receiver uses {messages.VERSION}, not {version}"
             self._say(route, 0, "refuse", code="version", detail=detail)
 
     # --- speaking -------------------------------------------------------------------------------
@@ -219,14 +219,14 @@ class ReceiverProtocol:
         self._say(self.sender_state.route, self.sender_state.incarnation, type_, **fields)
 
     def _say(self, route: bytes, target: int, type_: str, **fields: object) -> None:
-        # Not taken is as good as lost on the way: the sender asks again for all that is said here.
+        # A message that the port does not take counts as lost: the sender asks again.
         source = self._me.incarnation
         self._port.send(route, messages.pack(self._instance, source, target, type_, **fields))
 
     # --- counting -------------------------------------------------------------------------------
 
     def count(self) -> dict[str, int]:
-        """Return what happened so far, by name."""
+        """Return the counts so far, by name."""
         counts = dict(self._counts)
         self._count_window(counts)
         return counts

@@ -1,6 +1,6 @@
-"""What a sender knows of its receiver: which life of it, welcomed or not, alive or not.
+"""Keep a sender's knowledge of its receiver: incarnation, welcomed or not, alive or dead.
 
-No socket inside and no clock: `now` comes in, `alive` is asked when due.
+Pure: `now` is a parameter, and `alive` is called when a check is due.
 """
 
 from __future__ import annotations
@@ -12,10 +12,11 @@ from .peer import Role
 
 
 class ReceiverState:
-    """Follow one receiver through its lives.
+    """Follow one receiver through its incarnations.
 
-    `ready`: this life welcomed us. `lost`: it is dead, gone or refuses us; a later life may welcome
-    us again, unless the lane is pinned to this one or `refused` says why it never will.
+    `ready`: this incarnation welcomed the sender. `lost`: it is dead, closed the lane, or refuses
+    the sender. A later incarnation may welcome the sender again, unless the lane is pinned to this
+    one or `refused` names a reason that does not go away.
     """
 
     __slots__ = (
@@ -49,14 +50,14 @@ class ReceiverState:
 
     @property
     def pinned(self) -> bool:
-        """Whether only one life of the receiver will do."""
+        """Whether the lane is for one incarnation of the receiver only."""
         return self._pinned
 
     def hello(self, now: float) -> bool:
-        """Tell whether to say hello now, and set the time of the next.
+        """Return whether to say hello now, and set the time of the next hello.
 
-        The first waits in the socket for a receiver that is not there yet. Later ones are said only
-        while somebody holds the role, so that they do not pile up.
+        The first hello waits in the socket for a receiver that comes later. Further ones are sent
+        only while a process holds the role, so that they do not pile up.
         """
         self.hello_due = now + self._hello_gap
         self._hello_gap = min(self._hello_gap * 2, timing.HELLO_MAX_S)
@@ -66,13 +67,13 @@ class ReceiverState:
         return self._alive()
 
     def probe(self, now: float) -> None:
-        """Look whether the receiver lives."""
+        """Check whether the receiver lives."""
         self.probe_due = timing.on_grid(now, timing.PROBE_S)
         if self.receiver and not self.lost and not self._alive():
             self.lose(f"{self._to} is dead", now)
 
     def lose(self, reason: str, now: float) -> None:
-        """Hear or see that the receiver is gone."""
+        """Note that the receiver is gone, with the reason."""
         self.ready = False
         self.lost = True
         self.reason = reason
@@ -82,12 +83,12 @@ class ReceiverState:
             self._ask_again(now)
 
     def refuse(self, reason: str, now: float) -> None:
-        """Hear that the receiver will not have us; asking again would not help."""
+        """Note that the receiver refuses this sender. The sender does not ask again."""
         self.refused = reason
         self.lose(f"refused by {self._to}: {reason}", now)
 
     def unknown(self, source: int, now: float) -> None:
-        """Hear that the receiver's life `source` does not know us."""
+        """Note that the receiver's incarnation `source` does not know this sender."""
         if self.refused or (self.lost and self._pinned):
             return
         if self.receiver not in (0, source):
@@ -97,7 +98,7 @@ class ReceiverState:
             self._ask_again(now)
 
     def welcome(self, source: int, role: str, rank: str, now: float) -> bool:
-        """Hear a welcome; true where it is the first of a new life (`receiver` is then that)."""
+        """Note a welcome. Return whether it is the first from a new incarnation, now `receiver`."""
         if (role, rank) != self._to:
             self.refuse(f"role: this lane leads to {role} {rank}", now)
             return False
@@ -113,7 +114,7 @@ class ReceiverState:
         return new
 
     def missing(self) -> str:
-        """Say what a wait for the welcome is waiting for."""
+        """Return the reason why there is no welcome yet."""
         if self._alive():
             return f"{self._to} runs but does not answer"
         return f"{self._to} is not running"

@@ -1,4 +1,4 @@
-"""Decide when to ask for missing frames again and when to stop hoping. Pure: `now` comes in."""
+"""Decide when to ask for missing frames and when to call them lost. Pure: time is a parameter."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ from . import timing
 
 
 class Retransmission:
-    """Follow the first hole of a window.
+    """Follow the first range of missing frames in a window.
 
-    A hole is asked for when it is seen, again every 100 ms without progress, and given up
-    `timeout_s` after the last progress.
+    The receiver asks for the range at once, and again every 100 ms without progress. It calls the
+    range lost `timeout_s` after the last progress.
     """
 
     __slots__ = ("_asked", "_first", "_timeout_s", "ask_due", "give_up_due")
@@ -17,12 +17,12 @@ class Retransmission:
     def __init__(self, timeout_s: float) -> None:
         self._timeout_s = timeout_s
         self._first = 0
-        self._asked = 0  # the last frame asked for: what it needs may be on its way
+        self._asked = 0  # the last frame that was asked for; it may be on its way
         self.ask_due = timing.NEVER
         self.give_up_due = timing.NEVER
 
     def look(self, hole: tuple[int, int] | None, now: float) -> bool:
-        """Look at the hole there is now; true where it is to be asked for."""
+        """Note the range that is missing now; return whether to ask for it."""
         if hole is None:
             self.ask_due = self.give_up_due = timing.NEVER
             self._first = self._asked = 0

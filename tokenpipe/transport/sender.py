@@ -1,4 +1,4 @@
-"""The sending end of a lane, as its owner sees it: what may be sent, and what stands against it."""
+"""Send frames over a lane: the sending end, as its owner uses it."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ from .waiter import wait_readable
 
 
 class LaneSender:
-    """Send frames to one receiver, each of its lives in turn.
+    """Send frames to one receiver, to each of its incarnations in turn.
 
-    With `receiver_incarnation` the lane is pinned to that life: it may send before the welcome, and
-    is lost for good when another life answers. One thread at a time.
+    With `receiver_incarnation` the lane is pinned to that incarnation: it may send before the
+    welcome, and it is lost when another incarnation answers. One thread at a time.
     """
 
     def __init__(
@@ -59,12 +59,12 @@ class LaneSender:
 
     @property
     def next_seq(self) -> int:
-        """The number the next frame must carry."""
+        """The number that the next frame must carry."""
         return self._window.next_seq
 
     @property
     def next_header(self) -> tuple[int, int, int, int]:
-        """What the next frame must begin with: instance, sender, receiver, number."""
+        """The header that the next frame must begin with: instance, sender, receiver, number."""
         return (
             self._instance,
             self.me.incarnation,
@@ -74,52 +74,52 @@ class LaneSender:
 
     @property
     def receiver(self) -> int:
-        """The receiver's incarnation the next frame must carry, 0 before the first welcome."""
+        """The receiver's incarnation for the next frame, 0 before the first welcome."""
         return self._peer.receiver
 
     @property
     def ready(self) -> bool:
-        """Whether the receiver welcomed us."""
+        """Whether the receiver has welcomed this sender."""
         return self._peer.ready
 
     @property
     def lost(self) -> bool:
-        """Whether the receiver is gone (`lost_reason` says how); a later life may welcome us."""
+        """Whether the receiver is gone; see `lost_reason`. A later incarnation may welcome us."""
         return self._peer.lost
 
     @property
     def lost_reason(self) -> str:
-        """Why `lost` is true."""
+        """The reason why `lost` is true."""
         return self._peer.reason
 
     @property
     def ending(self) -> bool:
-        """Whether `end` or `close` was called: nothing more may be sent."""
+        """Whether `end` or `close` was called. Then no frame may be sent."""
         return self._closed or self._protocol.ending
 
     @property
     def ended(self) -> bool:
-        """Whether the receiver, after `end`, said that everything is applied."""
+        """Whether the receiver has applied all frames after `end` was called."""
         return self._protocol.ended
 
     @property
     def unacked_frames(self) -> int:
-        """Frames kept because they are not known to be applied."""
+        """How many frames are not acknowledged; the lane keeps them."""
         return len(self._window)
 
     @property
     def unacked_bytes(self) -> int:
-        """Bytes kept for them, an overhead of 64 a frame included."""
+        """Bytes of the unacknowledged frames, with an overhead of 64 bytes for each."""
         return self._window.used
 
     @property
     def room(self) -> int:
-        """The size of the largest frame that would be taken now."""
+        """The size in bytes of the largest frame that the lane can take now."""
         return max(self._window.bound - self._window.used - FRAME_OVERHEAD, 0)
 
     @property
     def counters(self) -> dict[str, int]:
-        """What happened on this lane so far: dropped_receiver, resent, bad_frames."""
+        """Counts of this lane so far: dropped_receiver, resent, bad_frames."""
         return dict(self._protocol.counters)
 
     # --- sending ------------------------------------------------------------------------------
@@ -127,18 +127,18 @@ class LaneSender:
     def send(self, frame: bytes, timeout_s: float = 0.0) -> None:
         """Send a frame that carries `next_header`.
 
-        Raises FrameTooLarge, LaneFull (after at most `timeout_s`), LaneLost, LaneClosed, ForkError;
-        nothing was numbered then.
+        Raises FrameTooLarge, LaneFull (after at most `timeout_s`), LaneLost, LaneClosed, ForkError.
+        The frame is then neither numbered nor sent.
         """
         if sent := self._window.send(frame):
             self._sent(sent, frame, timeout_s)
 
     def look(self, sent: int) -> None:
-        """Do what a frame asks for that `window` has taken: SENT_FIRST or SENT_LOOK."""
+        """Act on what `window` returned for a frame: SENT_FIRST or SENT_LOOK."""
         self._sent(sent, b"", 0.0)
 
     def _sent(self, sent: int, frame: bytes, timeout_s: float) -> None:
-        if sent == SENT_FIRST:  # the first to wait for: see that it arrives
+        if sent == SENT_FIRST:  # no other frame waits for an acknowledgement: start the timer
             protocol = self._protocol
             protocol.ping_due = min(protocol.ping_due, self._clock() + timing.TAIL_PING_S)
         elif sent == SENT_LOOK:
@@ -161,7 +161,7 @@ class LaneSender:
             self._sent(sent, frame, 0.0)
 
     def poll(self) -> None:
-        """Hear the receiver and do what is due; never blocks."""
+        """Read the receiver's messages and do what is due. Never blocks."""
         self._guard.check("LaneSender")
         if self._closed:
             return
@@ -171,26 +171,26 @@ class LaneSender:
 
     @property
     def next_deadline(self) -> float:
-        """When `tick` has something to do."""
+        """The time at which `tick` is due next."""
         return self._protocol.next_deadline
 
     def tick(self, now: float) -> None:
-        """Do what is due by `now`: hello, ping, a look at the receiver's lock."""
+        """Do what is due by `now`: say hello, ping, check the receiver's lock."""
         if not self._closed:
             self._protocol.tick(now)
             self._admit()
 
     def _admit(self) -> None:
-        """Have the window take frames for the receiver there is, or none."""
+        """Let the window take frames for the present receiver, or none."""
         receiver_state = self._peer
         shut = self._closed or self._protocol.ending or receiver_state.lost
         self._window.receiver = 0 if shut else receiver_state.receiver
 
     def doubt(self) -> None:
-        """Hear what the receiver has said so far, then be `ready` only after a new welcome.
+        """Read the receiver's messages; then be `ready` only after a new welcome.
 
-        For an owner who knows that the receiver may have been replaced: a frame sent before the
-        lane itself notices would be numbered for the dead one.
+        Call it when the receiver may have been replaced. Otherwise the lane could number a frame
+        for a dead receiver before it notices the death.
         """
         self.poll()
         if not self._closed and self._peer.receiver:
@@ -201,7 +201,7 @@ class LaneSender:
     # --- waiting ------------------------------------------------------------------------------
 
     def wait_ready(self, timeout_s: float) -> None:
-        """Say hello until welcomed. Raises StartupError, LaneLost or LaneError saying why not."""
+        """Wait for the welcome. Raises StartupError, LaneLost or LaneError with the reason."""
         lane = self.port.lane
         deadline = self._clock() + timeout_s
         while True:
@@ -217,7 +217,7 @@ class LaneSender:
                 raise StartupError(f"lane {lane}: no welcome within {timeout_s:g} s; {missing}")
 
     def end(self) -> None:
-        """Say that no frame follows; `ended` becomes true when everything is applied."""
+        """Tell the receiver that no frame follows. `ended` becomes true when all are applied."""
         self._guard.check("LaneSender")
         if not self._protocol.ending and not self._closed:
             self._protocol.ending = True
@@ -225,7 +225,7 @@ class LaneSender:
             self.poll()
 
     def close(self, timeout_s: float) -> int:
-        """End, wait for the receiver's word, and return how many frames lack it."""
+        """End the lane, wait for acknowledgements, and return how many frames lack one."""
         self._guard.check("LaneSender")
         if self._closed:
             return len(self._window)
@@ -241,7 +241,7 @@ class LaneSender:
         return len(self._window)
 
     def _wait(self, deadline: float) -> bool:
-        """Wait for the receiver or the next own deadline; false when `deadline` is over."""
+        """Wait for a message or the next timer. Return False once `deadline` has passed."""
         now = self._clock()
         if now >= deadline:
             return False
@@ -252,7 +252,7 @@ class LaneSender:
         lane, window = self.port.lane, self._window
         if size > min(window.bound, self._max_frame_bytes + FRAME_OVERHEAD):
             raise FrameTooLarge(
-                f"lane {lane}: a frame of {size - FRAME_OVERHEAD} bytes can never fit into the "
+                f"lane {lane}: a frame of {size - FRAME_OVERHEAD} bytes exceeds the "
                 f"bound of {min(window.bound, self._max_frame_bytes)}"
             )
         deadline = self._clock() + timeout_s
@@ -274,7 +274,7 @@ class LaneSender:
         if seq != self._window.next_seq:
             raise ValueError(f"frame carries seq {seq}, the lane is at {self._window.next_seq}")
         raise LaneLost(
-            f"lane {self.port.lane}: the frame is for receiver {receiver:x}, which is gone"
+            f"lane {self.port.lane}: the frame names receiver {receiver:x}, which is gone"
         )
 
     def _refuse(self) -> NoReturn:

@@ -1,4 +1,4 @@
-"""The sender's half of the conversation: what is kept, what is said, what is heard. Never waits."""
+"""Run the sender's half of the lane protocol (docs/lanes.md). Never waits."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from .receiver_state import ReceiverState
 
 
 class SenderProtocol:
-    """Keep a lane's frames until the receiver has applied them, whatever happens in between."""
+    """Keep frames until the receiver has applied them; answer the receiver's messages."""
 
     def __init__(
         self,
@@ -27,7 +27,7 @@ class SenderProtocol:
         now: float,
     ) -> None:
         self.ending = False
-        self.ended = False  # the receiver said that everything is applied
+        self.ended = False  # the receiver has applied all frames
         self.counters = {"dropped_receiver": 0, "resent": 0, "bad_frames": 0}
         self.ping_due = timing.NEVER
         self._port = port
@@ -36,15 +36,15 @@ class SenderProtocol:
         self._instance = instance
         self._me = me
         self._since_ns = int(now * 1e9)
-        self._pinged_at = 0  # the oldest frame kept when the ping timer was last looked at
+        self._pinged_at = 0  # the oldest unacknowledged frame at the last check of the ping timer
 
     @property
     def next_deadline(self) -> float:
-        """When `tick` has something to do."""
+        """The time at which `tick` is due next."""
         return min(self._peer.hello_due, self._peer.probe_due, self.ping_due)
 
     def tick(self, now: float) -> None:
-        """Do what is due by `now`: hello, ping, a look at the receiver's lock."""
+        """Do what is due by `now`: say hello, ping, check the receiver's lock."""
         receiver_state = self._peer
         if now >= receiver_state.probe_due:
             receiver_state.probe(now)
@@ -61,8 +61,8 @@ class SenderProtocol:
             self._ping(now)
 
     def listen(self, now: float) -> None:
-        """Hear everything the receiver has said."""
-        taken = self._window.hear  # acknowledgements, nearly all there is
+        """Read all messages of the receiver."""
+        taken = self._window.hear  # nearly all messages are acknowledgements
         while (frame := self._port.recv()) is not None:
             if not taken(frame):
                 self._hear(frame, now)
@@ -72,7 +72,7 @@ class SenderProtocol:
     def _ping(self, now: float) -> None:
         window = self._window
         if self._peer.lost or not self._peer.receiver:
-            self.ping_due = timing.NEVER  # a welcome starts it again
+            self.ping_due = timing.NEVER  # the next welcome starts the timer again
             return
         busy = window.first != window.next_seq
         if self.ending:
@@ -88,7 +88,7 @@ class SenderProtocol:
 
     def _resend(self, first: int, last: int) -> None:
         if first < self._window.first:
-            self._say("ping", **self._position())  # says from where on we still have them
+            self._say("ping", **self._position())  # names the oldest frame that is kept
         for frame in self._window.between(first, last):
             if not self._port.send(frame):
                 return
@@ -98,7 +98,7 @@ class SenderProtocol:
         return {"next_seq": self._window.next_seq, "first_retained": self._window.first}
 
     def _say(self, type_: str, **fields: object) -> None:
-        # Not taken is as good as lost on the way: everything said here is said again when due.
+        # A message that the port does not take counts as lost: a timer sends each of them again.
         source, target = self._me.incarnation, self._peer.receiver
         self._port.send(messages.pack(self._instance, source, target, type_, **fields))
 
@@ -112,10 +112,10 @@ class SenderProtocol:
             version = messages.foreign_version(frame)
             if version is not None:
                 ours = messages.VERSION
-                self._peer.refuse(f"version: it speaks {version}, we speak {ours}", now)
+                self._peer.refuse(f"version: it uses {version}, this sender uses {ours}", now)
             return
         if message.target not in (0, self._me.incarnation):
-            return  # for an earlier life of ours
+            return  # for an earlier incarnation of this sender
         if message.instance != self._instance and message.type != "refuse":
             return
         receiver_state = self._peer
@@ -139,7 +139,7 @@ class SenderProtocol:
             self.ended = self.ending
         elif message.type == "bye":
             self._window.ack(fields["applied"])
-            self._peer.lose("closed by its receiver", now)
+            self._peer.lose("its receiver closed it", now)
 
     def _welcomed(self, message: LaneMessage, now: float) -> None:
         receiver_state = self._peer
@@ -149,7 +149,7 @@ class SenderProtocol:
         if not receiver_state.ready:
             return
         if new and before:
-            # What was numbered for a dead receiver is of no use to its successor.
+            # Frames that were numbered for a dead receiver are of no use to its successor.
             self.counters["dropped_receiver"] += self._window.forget()
             self._say("ping", **self._position())
         else:

@@ -1,4 +1,4 @@
-"""What a receiver knows of its sender: which life of it, how to answer, alive or not. No socket."""
+"""Keep a receiver's knowledge of its sender: incarnation, route, alive or dead. No socket."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from .peer_events import PeerDown, PeerEnded, PeerEvent, PeerUp
 
 
 class SenderState:
-    """Follow one sender through its lives and keep what became of each until it is asked for."""
+    """Follow one sender through its incarnations. `events` keeps what happened until it is read."""
 
     __slots__ = (
         "_alive",
@@ -27,19 +27,19 @@ class SenderState:
     )
 
     def __init__(self, expects: Role, alive: Callable[[], bool]) -> None:
-        self.incarnation = 0  # 0 where there is none
+        self.incarnation = 0  # 0 where there is no sender
         self.route = b""
-        self.since_ns = 0  # when the last one welcomed began to exist
-        self.ended = (0, 0)  # the last that ended: incarnation, frames applied; it may ask again
+        self.since_ns = 0  # when the last welcomed sender was made
+        self.ended = (0, 0)  # (incarnation, frames applied) of the last that ended
         self.events: list[PeerEvent] = []
         self.probe_due = timing.NEVER
-        self.dead_at = timing.NEVER  # when one found dead is called down
+        self.dead_at = timing.NEVER  # when a sender that was found dead is reported as down
         self._expects = expects
         self._alive = alive
         self._who_due = 0.0
 
     def enter(self, route: bytes, hello: LaneMessage, now: float) -> None:
-        """Let a new life in; the one before it is replaced."""
+        """Take a new incarnation. It replaces the one before."""
         if self.incarnation:
             self._leave(PeerDown(self.incarnation, f"{self._expects} was restarted"))
         self.incarnation = hello.source
@@ -49,28 +49,28 @@ class SenderState:
         self.events.append(PeerUp(hello.source))
 
     def end(self, applied: int) -> None:
-        """Let it go in peace."""
+        """Note that the sender ended the lane."""
         self.ended = (self.incarnation, applied)
         self._leave(PeerEnded(self.incarnation))
 
     def die(self) -> None:
-        """Call it dead."""
+        """Report the sender as dead."""
         self._leave(PeerDown(self.incarnation, f"{self._expects} is dead"))
 
     def probe(self, now: float) -> None:
-        """Look whether it lives; if not, a moment is left for its last words."""
+        """Check whether the sender lives. Wait a moment for the last frames of a dead one."""
         self.probe_due = timing.on_grid(now, timing.PROBE_S)
         if self.dead_at == timing.NEVER and not self._alive():
             self.dead_at = now + timing.DEATH_GRACE_S
 
     def may_ask_who(self, now: float) -> bool:
-        """Tell whether a stranger is to be asked for its hello; not more often than every 50 ms."""
+        """Return whether to ask an unknown sender for a hello: at most once in 50 ms."""
         if now < self._who_due:
             return False
         self._who_due = now + timing.WHO_S
         return True
 
-    def _leave(self, change: PeerEvent) -> None:
-        self.events.append(change)
+    def _leave(self, event: PeerEvent) -> None:
+        self.events.append(event)
         self.incarnation = 0
         self.probe_due = self.dead_at = timing.NEVER

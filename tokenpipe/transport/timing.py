@@ -1,19 +1,19 @@
-"""The rhythms of a lane, in seconds, and the one shape a deadline has here."""
+"""Name the periods of a lane, in seconds, and compute deadlines."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
-PROBE_S = 0.5  # how often a peer's lock is looked at
+PROBE_S = 0.5  # between two checks of a peer's lock
 HELLO_FIRST_S = 0.05
 HELLO_MAX_S = 0.5
-PING_S = 1.0  # while nothing is on its way
-TAIL_PING_S = 0.1  # while something is, and no acknowledgement comes
+PING_S = 1.0  # between two pings while all frames are acknowledged
+TAIL_PING_S = 0.1  # the same while a frame is not acknowledged
 ACK_S = 0.005
 ACK_FRAMES = 64
-RESEND_S = 0.1  # how often missing frames are asked for
-WHO_S = 0.05  # how often a stranger is asked to say hello
-DEATH_GRACE_S = 0.05  # what a dead sender had sent may still be in libzmq's hands
+RESEND_S = 0.1  # between two requests for the same missing frames
+WHO_S = 0.05  # between two requests to an unknown sender to say hello
+DEATH_GRACE_S = 0.05  # libzmq may still hold frames of a dead sender
 
 NEVER = float("inf")
 
@@ -21,9 +21,8 @@ Clock = Callable[[], float]
 
 
 def on_grid(now: float, period_s: float) -> float:
-    """Return the next multiple of a period after `now`.
+    """Return the next multiple of `period_s` after `now`.
 
-    Lanes that have nothing to do wake at the same moments, so that an idle process wakes once for
-    all of them.
+    All idle lanes then wake at the same moments: an idle process wakes once for all of them.
     """
     return (now // period_s + 1) * period_s

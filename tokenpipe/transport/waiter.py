@@ -1,4 +1,4 @@
-"""Wait for several ports at once, in a loop of one's own or in asyncio."""
+"""Wait for several ports at once, in a loop of its own or in an asyncio loop."""
 
 from __future__ import annotations
 
@@ -11,29 +11,30 @@ from .port import Port
 class Waiter:
     """Wait on many ports.
 
-    In a foreign loop (asyncio's `add_reader(waiter.fileno())`): when called, receive from the ports
-    until they have nothing, or a bound of your own is reached; then, before going back to the loop,
-    ask `pending()` and come again by yourself while it is true. A ZeroMQ descriptor is a bell, not
-    a level: it stays silent for messages that came before its last ring was answered.
+    In another loop, use asyncio's `add_reader(waiter.fileno())`. In the callback, receive from the
+    ports until they are empty, or up to a bound of your own. Then call `pending()`; while it is
+    true, schedule the callback again yourself. ZeroMQ's descriptor is edge-triggered: it does not
+    become readable again for messages that came before the last event was read (zmq_getsockopt(3),
+    ZMQ_FD).
     """
 
     def __init__(self) -> None:
         self._epoll = select.epoll()
         self._ports: dict[int, Port] = {}
-        self.called = False  # the last wait ended because a watched descriptor was readable
+        self.called = False  # whether a watched descriptor ended the last wait
 
     def watch(self, fd: int) -> None:
-        """Let waits also end when a descriptor that is no port's is readable."""
+        """End a wait also when this descriptor, which belongs to no port, is readable."""
         self._epoll.register(fd, select.EPOLLIN)
 
     def add(self, port: Port) -> None:
-        """Wait on this port too."""
+        """Wait on this port too. Call `remove` before the port is closed."""
         fd = port.fileno()
         self._epoll.register(fd, select.EPOLLIN)
         self._ports[fd] = port
 
     def remove(self, port: Port) -> None:
-        """Forget a port; before it is closed."""
+        """Wait on this port no longer. Call it before the port is closed."""
         for fd, known in self._ports.items():
             if known is port:
                 self._epoll.unregister(fd)
@@ -41,15 +42,15 @@ class Waiter:
                 return
 
     def fileno(self) -> int:
-        """Return a descriptor that is readable when a bell has rung."""
+        """Return a descriptor that is readable when a port or a watched descriptor has an event."""
         return self._epoll.fileno()
 
     def pending(self) -> bool:
-        """Tell whether a message waits that no bell will announce."""
+        """Return whether a message waits that `fileno` will not announce."""
         return any(not port.idle and port.readable() for port in self._ports.values())
 
     def wait(self, timeout_s: float | None = None) -> bool:
-        """Wait until something can be received, or the time is over; None waits without end."""
+        """Wait up to `timeout_s`, None without end. Return whether a message can be received."""
         self.called = False
         if self.pending():
             return True
@@ -60,26 +61,26 @@ class Waiter:
     def _wait_until(self, deadline: float | None) -> bool:
         while True:
             left = None if deadline is None else max(deadline - time.monotonic(), 0.0)
-            rung = self._epoll.poll(left)
-            self.called = any(fd not in self._ports for fd, _ in rung)
-            if self.called or any(self._ports[fd].readable() for fd, _ in rung):
+            events = self._epoll.poll(left)
+            self.called = any(fd not in self._ports for fd, _ in events)
+            if self.called or any(self._ports[fd].readable() for fd, _ in events):
                 return True
             if deadline is not None and time.monotonic() >= deadline:
                 return False
 
     def close(self) -> None:
-        """Give the descriptor back; the ports stay open."""
+        """Close the descriptor. The ports stay open."""
         self._epoll.close()
 
 
 def wait_readable(port: Port, timeout_s: float) -> bool:
-    """Wait on one port."""
+    """Wait on one port up to `timeout_s`. Return whether a message can be received."""
     if port.readable():
         return True
-    bell = select.poll()
-    bell.register(port.fileno(), select.POLLIN)
+    poll = select.poll()
+    poll.register(port.fileno(), select.POLLIN)
     deadline = time.monotonic() + timeout_s
     while (left := deadline - time.monotonic()) > 0:
-        if bell.poll(left * 1000) and port.readable():
+        if poll.poll(left * 1000) and port.readable():
             return True
     return False

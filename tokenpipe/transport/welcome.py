@@ -1,4 +1,4 @@
-"""Wait for a lane's welcome, and tell who waits for itself."""
+"""Wait for a lane's welcome, and find out where a process waits for itself."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from .peer import Role
 from .sender import LaneSender
 
 ENGINE = Role("engine", "0")
-ALONE_S = 1.0  # for a thread to begin that polls the pipeline instead of this one
+ALONE_S = 1.0  # time for another thread to begin to poll the pipeline
 
 
 def wait_welcome(lane: LaneSender, instance: Instance, to: Role, timeout_s: float) -> None:
-    """Say hello until welcomed, as `LaneSender.wait_ready` does and with its errors.
+    """Wait until the receiver welcomes the lane. Raises what `LaneSender.wait_ready` raises.
 
-    Where this process is the one that must answer, the error says so; and where that is the very
-    thread that waits here, nobody will, and it comes within a second.
+    If this process itself owns the receiver, the error says so. If the waiting thread is the one
+    that polls the pipeline, nobody can answer, and the error comes within a second.
     """
     if instance.own(*to) is None:
         lane.wait_ready(timeout_s)
@@ -28,11 +28,11 @@ def wait_welcome(lane: LaneSender, instance: Instance, to: Role, timeout_s: floa
         except StartupError:
             if first == timeout_s or _waits_for_itself(instance):
                 raise
-            lane.wait_ready(timeout_s - first)  # another thread has begun to
+            lane.wait_ready(timeout_s - first)  # another thread polls the pipeline now
     except StartupError as error:
         raise StartupError(
-            f"{error}. This process owns the pipeline: poll it in another thread than the one "
-            "that waits here, or use an AsyncClient in its event loop"
+            f"{error}. This process owns the pipeline: poll the pipeline in another thread, "
+            "or use an AsyncClient in the event loop that polls it"
         ) from None
 
 

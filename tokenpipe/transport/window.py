@@ -1,8 +1,8 @@
-"""Order, hold and heal the frames of a lane. No clock, socket or frame inside.
+"""Put the frames of a lane in order. Pure: no clock, no socket.
 
-Sequence numbers start at 1 and have no holes. What a sender numbered it keeps until it is
-acknowledged (`_core.SendWindow`); what a receiver gets early it holds until the missing ones are
-there.
+Sequence numbers start at 1 and have no holes. A sender keeps each numbered frame until it is
+acknowledged (`_core.SendWindow`). A receiver holds frames that come early until the missing ones
+have come.
 """
 
 from __future__ import annotations
@@ -11,17 +11,18 @@ from typing import NamedTuple
 
 
 class Gap(NamedTuple):
-    """Frames `first` to `last`, both included, are lost for good."""
+    """Frames `first` to `last`, both included, are lost. Nobody can send them again."""
 
     first: int
     last: int
 
 
 class ReceiveWindow:
-    """Put frames in order, once each.
+    """Deliver frames in order, each once.
 
-    `expected` is the next to deliver, `applied` the last acknowledged as done. `known` is the
-    highest number the sender is known to have used: below it, what is absent is missing.
+    `expected` is the next number to deliver. `applied` is the last number that is applied. `known`
+    is the highest number that the sender has used, as far as the receiver knows: a frame below it
+    that is not here is missing.
     """
 
     __slots__ = (
@@ -44,13 +45,13 @@ class ReceiveWindow:
         self.hold_bytes = hold_bytes
         self.held_bytes = 0
         self.duplicates = 0
-        self.lost = 0  # frames called lost in a Gap
-        self.overflowed = 0  # came early and found no room; will be asked for again
+        self.lost = 0  # frames in the Gaps that were delivered
+        self.overflowed = 0  # frames that came early, found no room and were dropped
         self._held: dict[int, bytes] = {}
         self._started = False
 
     def accept(self, seq: int, frame: bytes, out: list[bytes | Gap]) -> None:
-        """Take a frame and append to `out` what can now be delivered, in order."""
+        """Take a frame. Append to `out` the frames that can be delivered now, in order."""
         if seq == self.expected:
             self._started = True
             out.append(frame)
@@ -72,21 +73,22 @@ class ReceiveWindow:
 
     @property
     def plain(self) -> bool:
-        """Whether nothing is held, so that what comes in order can be delivered as it comes."""
+        """Whether no frame is held: then a frame in order can be delivered at once."""
         return not self._held
 
     def took(self, count: int) -> None:
-        """Note that the next `count` frames were delivered; nothing is held."""
+        """Note that the next `count` frames were delivered. Call it only while `plain` is true."""
         if count:
             self._started = True
             self.expected += count
             self.known = max(self.known, self.expected - 1)
 
     def announce(self, next_seq: int, first_retained: int, out: list[bytes | Gap]) -> None:
-        """Hear how far the sender is, and append a Gap for what it can no longer send.
+        """Note which numbers the sender has used and which frames it still has.
 
-        Before the first delivery the start merely moves: what is no longer there was numbered for
-        an earlier life of ours, after the hello by which we knew where to start.
+        A Gap is appended to `out` for frames that it no longer has. Before the first delivery there
+        is no Gap, only a later start: those frames were numbered for an earlier incarnation of this
+        receiver.
         """
         self.known = max(self.known, next_seq - 1)
         if first_retained <= self.expected:
@@ -101,14 +103,14 @@ class ReceiveWindow:
         self._release(out)
 
     def missing(self) -> tuple[int, int] | None:
-        """Return the first hole as (first, last) where something is known to be missing."""
+        """Return the first missing range as (first, last), or None where nothing is missing."""
         if self.expected > self.known:
             return None
         last = min(self._held) - 1 if self._held else self.known
         return self.expected, last
 
     def give_up(self, last: int, out: list[bytes | Gap]) -> None:
-        """Call everything absent up to `last` lost, and append that and what it held back."""
+        """Call all missing frames up to `last` lost. Append the Gaps and the frames behind them."""
         while self.expected <= last:
             frame = self._held.pop(self.expected, None)
             if frame is not None:
@@ -125,7 +127,7 @@ class ReceiveWindow:
         self._release(out)
 
     def apply(self, last: int) -> int:
-        """Call everything up to `last` applied and return how many frames that adds."""
+        """Note that all frames up to `last` are applied. Return how many of them are new."""
         count = max(last - self.applied, 0)
         self.applied += count
         return count

@@ -1,6 +1,6 @@
-"""Carry a lane over ZeroMQ: a DEALER that connects, a ROUTER that binds.
+"""Carry a lane over ZeroMQ: a DEALER connects, a ROUTER binds.
 
-The hot calls go to pyzmq's Cython class directly; its Python layer on top costs a third of a send.
+Hot calls go directly to pyzmq's Cython class. Its Python layer would cost a third of a send.
 """
 
 from __future__ import annotations
@@ -22,16 +22,16 @@ from .context import context
 _NOW = int(zmq.NOBLOCK)
 _MORE = int(zmq.SNDMORE) | _NOW
 _IN = int(zmq.POLLIN)
-_CLOSE_LINGER_MS = 200  # for the last word of a closing; what matters was acknowledged before
-_MESSAGES_BESIDE = 1024  # room for lane messages above the bound
+_CLOSE_LINGER_MS = 200  # for the last message of a close; all frames were acknowledged before
+_MESSAGES_BESIDE = 1024  # lane messages that may wait besides the frames
 _MAX_ANSWER_BYTES = 1 << 16
-# Messages that libzmq takes out of the kernel before the receiver asks for them. It reads them into
-# buffers of 18 KB, of which a small read fills little: what waits longer does so at the sender.
+# Messages that libzmq reads from the kernel before the receiver asks for them. libzmq reads into
+# buffers of 18 KB, and a small read uses little of one, so further messages wait at the sender.
 _READ_AHEAD = 2048
 
 
 class _ZmqPort:
-    """What both ends share: options, the descriptor, the close."""
+    """Base of both ends: socket options, the descriptor, the close."""
 
     idle: bool
 
@@ -41,7 +41,7 @@ class _ZmqPort:
         self.lane = lane
         self._guard = ForkGuard()
         self._socket = context().socket(kind)
-        # The high-water mark counts messages; the lane's own bound in bytes bites before.
+        # The high-water mark counts messages; the lane's own bound in bytes is reached first.
         messages = bound_bytes // FRAME_OVERHEAD + _MESSAGES_BESIDE
         for option, value in (
             (zmq.LINGER, 0),
@@ -62,7 +62,7 @@ class _ZmqPort:
         return self._fd
 
     def readable(self) -> bool:
-        # zmq_poll is the cheapest question pyzmq has: 0.7 us, EVENTS 1.0, an Again 2.6.
+        # zmq_poll is the cheapest way to ask: 0.7 us; EVENTS takes 1.0 us, an Again 2.6 us.
         self.idle = not zmq.zmq_poll(self._pollset, 0)
         return not self.idle
 
@@ -73,19 +73,19 @@ class _ZmqPort:
 
 
 class ZmqSenderPort(_ZmqPort):
-    """Connect to a lane, whether its receiver is there already or not."""
+    """Connect to a lane. Its receiver may come later."""
 
     def __init__(self, instance: Instance, lane: str, route: str, *, bound_bytes: int) -> None:
         super().__init__(zmq.DEALER, lane, _MAX_ANSWER_BYTES, bound_bytes)
-        self.send = SocketSend(self._send, _NOW, zmq.Again)  # False at the high-water mark
-        # Of this socket alone: an older one of the same life may still be on its way here, and a
-        # ROUTER that takes both for one leaves the connection of the younger unread for good.
+        self.send = SocketSend(self._send, _NOW, zmq.Again)  # returns False at the high-water mark
+        # Each socket has a routing id of its own. An older socket of this process may still be
+        # connecting; a ROUTER that sees the same id twice would never read the newer connection.
         self._socket.setsockopt(zmq.ROUTING_ID, f"{route}:{secrets.token_hex(4)}".encode())
         self._socket.connect(f"ipc://{instance.lane_path(lane)}")
 
     @property
     def idle(self) -> bool:
-        """Whether a silent descriptor means that nothing is there."""
+        """Whether a descriptor that is not readable means that no message is there."""
         return self.send.idle
 
     @idle.setter
@@ -93,7 +93,7 @@ class ZmqSenderPort(_ZmqPort):
         self.send.idle = idle
 
     def recv(self) -> bytes | None:
-        """Take one message, or None."""
+        """Return one message, or None where there is none."""
         if not self.readable():
             return None
         frame: bytes = self._recv(_NOW)
@@ -101,10 +101,10 @@ class ZmqSenderPort(_ZmqPort):
 
 
 class ZmqReceiverPort(_ZmqPort):
-    """Bind a lane; nobody else can while this process has it.
+    """Bind a lane. No other process can bind it meanwhile.
 
-    The socket is bound under a name of its own and moved to the lane's: libzmq deletes whatever is
-    at the path it binds, and, later and from another thread, at the path it had bound.
+    The socket is bound at a temporary path and then renamed to the lane's path. libzmq removes the
+    file at a path before it binds there, and again when it closes, from another thread.
     """
 
     def __init__(
@@ -139,17 +139,17 @@ class ZmqReceiverPort(_ZmqPort):
         except (FileNotFoundError, zmq.ZMQError) as error:
             if isinstance(error, zmq.ZMQError) and error.errno != errno.ENOENT:
                 raise
-            # Its owner is closing, or a successor in the same directory clears it out.
+            # The owner closes the instance, or a successor cleans the directory.
             raise LaneLost(f"the instance at {instance.directory} is gone") from None
 
     def recv_run(
         self, limit: int, next_header: tuple[int, int, int, int], out: list[Any]
     ) -> tuple[bytes, bytes] | None:
-        """Append the data frame with that lane header and those that follow it in number.
+        """Append to `out` the data frame with this lane header and its direct successors.
 
-        Stops after `limit` messages; returns the first other message, or None.
+        It stops after `limit` messages. It returns the first other message (route, frame), or None.
         """
-        # One or two messages: ask first. A row of them: take, and pay one exception at its end.
+        # For one or two messages, ask first. For more, read on; one exception ends the read.
         if self._streak < 2 and not self.readable():
             self._streak = 0
             return None
@@ -160,12 +160,12 @@ class ZmqReceiverPort(_ZmqPort):
         return other
 
     def realign(self) -> None:
-        """Drop what is left of a message with more parts than ours have."""
+        """Drop the rest of a message that has more than two parts."""
         while self._socket.getsockopt(zmq.RCVMORE):
             self._recv(_NOW)
 
     def send(self, route: bytes, frame: bytes) -> bool:
-        """Answer without waiting; False where the route is gone or full."""
+        """Answer without waiting. Return False where the route is gone or full."""
         self.idle = False
         try:
             self._send(route, _MORE)
@@ -179,7 +179,7 @@ class ZmqReceiverPort(_ZmqPort):
         return True
 
     def close(self) -> None:
-        """Take the lane down: its socket's file is gone when this returns."""
+        """Unbind the lane. The socket's file is removed when this returns."""
         if self._socket.closed:
             return
         super().close()
@@ -187,7 +187,7 @@ class ZmqReceiverPort(_ZmqPort):
             if os.path.samestat(os.lstat(self._path), self._inode):
                 os.unlink(self._path)
         except FileNotFoundError:
-            self._path = ""  # the instance is gone, and this file with it
+            self._path = ""  # the instance was removed, with this file
         self._claim.release()
 
 
@@ -197,4 +197,4 @@ def _refuse_stranger(path: str) -> None:
     except FileNotFoundError:
         return
     if not stat.S_ISSOCK(mode):
-        raise LaneError(f"{path} exists and is not a socket; it is left as it is")
+        raise LaneError(f"{path} exists and is not a socket; tokenpipe does not remove it")
