@@ -44,11 +44,6 @@ def text_for(key: str, value: str) -> str:
     return f"{sections[0]}:\n  {last}: {value}\n" if sections else f"{last}: {value}\n"
 
 
-@pytest.mark.parametrize("text", ["", "\n", "# only a comment\n", "---\n", "{}", "null"])
-def test_empty_is_the_default(text: str) -> None:
-    assert Topology.loads(text) == Topology()
-
-
 def test_file_with_everything(tmp_path: Path) -> None:
     path = tmp_path / "t.yaml"
     path.write_text(
@@ -126,63 +121,6 @@ def test_all_problems_at_once_in_the_order_of_the_file() -> None:
     ]
 
 
-@pytest.mark.case("B72")
-def test_combinations_of_what_is_right_are_among_all_problems() -> None:
-    assert refused(
-        "api: {workers: 9}\n"
-        "client: 3\n"
-        "processors: {count: 3, mod: inline}\n"
-        "timeouts: {close_s: 5s}\n"
-        "bounds:\n"
-        "  lane_bytes: 2048\n"
-        "  max_frame_bytes: 4096\n"
-        "  park_bytes: 1MiB\n"
-    ) == [
-        "t.yaml:1: api.workers: more than clients 8: each is one (got 9)",
-        "t.yaml:2: client: unknown key; did you mean clients?",
-        "t.yaml:3: processors.mod: unknown key; did you mean mode?",
-        "t.yaml:3: processors.count: more processors than the 1 DP rank(s) (got 3)",
-        't.yaml:4: timeouts.close_s: must be seconds as a number (got "5s")',
-        "t.yaml:7: bounds.max_frame_bytes: larger than bounds.lane_bytes 2048 (got 4096)",
-        't.yaml:8: bounds.park_bytes: must be bytes as a plain integer (got "1MiB")',
-    ]
-
-
-@pytest.mark.case("B72")
-@pytest.mark.parametrize(
-    "text",
-    [
-        "clients: x\napi: {workers: 9}",
-        "api: {workers: 9}\nclients: [8]",
-        "processors: {count: 3}\ndata_parallel_size: many",
-        "processors: {count: 3, mode: fast}\ndata_parallel_size: 1",
-        "processors: on\ndata_parallel_size: 1",
-        "eos_token_ids: [7, on, 200]\nvocab_size: 100",
-        "eos_token_ids: [200]\nvocab_size: x",
-        "bounds: {lane_bytes: 2MiB, max_frame_bytes: 134217728}",
-    ],
-)
-def test_what_is_wrong_by_itself_is_in_no_combination(text: str) -> None:
-    (line,) = refused(text)
-    assert "must be" in line
-
-
-def test_python_also_gets_combinations_of_what_is_right() -> None:
-    wrong: Any = {"clients": 1, "api": {"workers": 2}, "timeouts": Timeouts(), "platform": "tpu"}
-    with pytest.raises(ConfigError) as caught:
-        Topology(**wrong)
-    platform, workers = str(caught.value).split("\n")
-    assert platform.startswith("platform: must be") and workers.startswith("api.workers: more than")
-
-
-@pytest.mark.case("B72")
-def test_duplicate_key_beside_a_wrong_one() -> None:
-    assert refused("clients: 2\nclients: 3\nslots_per_rank: x\n") == [
-        "t.yaml:2: clients: the key is given twice",
-        't.yaml:3: slots_per_rank: must be an integer (got "x")',
-    ]
-
-
 @pytest.mark.parametrize(
     ("text", "said"),
     [
@@ -210,12 +148,6 @@ def test_duplicate_key_beside_a_wrong_one() -> None:
 )
 def test_impossible_combination(text: str, said: str) -> None:
     assert refused(text) == [said]
-
-
-@pytest.mark.parametrize("text", ["false", "0", "[]", "text"])
-def test_document_that_is_no_mapping(text: str) -> None:
-    (line,) = refused(text)
-    assert line.startswith("t.yaml:1: document: must be a mapping of keys (got ")
 
 
 def test_yaml_1_2_numbers() -> None:

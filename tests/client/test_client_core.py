@@ -14,7 +14,7 @@ from tests.client.frames import Row, output_frame
 from tokenpipe._core import Stream
 from tokenpipe.client import ClientCore
 from tokenpipe.client.client_core import DEEP, FRAMES_AT_ONCE
-from tokenpipe.errors import LaneError, LaneLost, RowsFailed, afresh
+from tokenpipe.errors import LaneLost
 from tokenpipe.types import ErrorCode, FinishReason, RequestOutputKind, SamplingParams, Usage
 from tokenpipe.wire import Cancel
 
@@ -363,20 +363,6 @@ def test_a_failure_is_raised_by_an_exception_of_its_own_each_time() -> None:
     depths = [len(list(traceback.walk_tb(error.__traceback__))) for error in raised]
     assert depths[0] == depths[1] and depths[2] == depths[3]
     assert core.error is not None and core.error.__traceback__ is None
-
-
-def test_an_error_said_afresh_keeps_its_words_cause_and_notes() -> None:
-    cause = OSError("no")
-    first = RowsFailed([3, 4], "why")
-    first.__dict__["__notes__"] = ["of step 7"]
-    with pytest.raises(RowsFailed):
-        raise first from cause
-    again = afresh(first)
-    assert type(again) is RowsFailed and again.args == ("why",) and again.handles == {3, 4}
-    assert again.__cause__ is cause and again.__traceback__ is None and again is not first
-    again.__dict__["__notes__"].append("once more")
-    assert first.__dict__["__notes__"] == ["of step 7"]
-    assert "__notes__" not in afresh(LaneError("x")).__dict__
 
 
 def test_a_gap_ends_every_open_request_by_name() -> None:

@@ -14,6 +14,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from tests.wire.extras import padded, wrap
 from tests.wire.strategies import f32
 from tokenpipe._core import MAX_ERROR
 from tokenpipe.errors import FrameError, RowError
@@ -24,10 +25,6 @@ from tokenpipe.wire.extras_codec import KINDS, MOST_DIMENSIONS, MOST_FIELD, NO_M
 
 ids = st.integers(-(1 << 31), (1 << 31) - 1)
 PAGE = (Path(__file__).parents[2] / "docs" / "wire.md").read_text()
-
-
-def wrap(annex: bytes, offset: int = 0, count: int = 1, skip: int = 0) -> bytes:
-    return WRAP.pack(offset, count, skip, len(annex)) + annex
 
 
 @st.composite
@@ -79,10 +76,6 @@ def logprobs_of(found: tuple[Any, Any, Any] | None, count: int) -> list[TokenLog
         for i, values, rank in zip(*(array.tolist() for array in found), strict=True)
     ]
     return [*given, *[None] * (count - len(given))]
-
-
-def padded(values: Any, count: int) -> list[Any]:
-    return [*(values or []), *[None] * (count - len(values or []))]
 
 
 @given(st.integers(0, 3).flatmap(lambda n: st.tuples(st.just(n), annexes(n))))
@@ -182,13 +175,6 @@ def test_refusals_say_why(record: bytes, why: str) -> None:
         AnnexReader(8).take(wrap(record), 0, 1)
 
 
-def test_wraps_that_go_back_are_refused() -> None:
-    reader = AnnexReader()
-    reader.take(wrap(b"", 5, 3), 0, 8)
-    with pytest.raises(FrameError, match="an annex of token 7"):
-        reader.take(wrap(b"", 7, 1), 8, 9)
-
-
 def test_unknown_records_are_skipped() -> None:
     raw = RECORD.pack(99, 3) + b"new" + pack_annex(RowAnnex(extra=b"x"), 1)
     got = AnnexReader().take(wrap(raw), 0, 1)
@@ -231,76 +217,6 @@ def test_an_error_has_a_bound_and_no_half_character() -> None:
     assert unpack_error(pack_annex(RowAnnex(error="\udc80"), 0)) == ("?", "")
     assert unpack_error(RECORD.pack(9, 2) + b"\0\xff") == ("\ufffd", "")
     assert unpack_error(pack_annex(RowAnnex(extra=b"x"), 0)) == unpack_error(b"") == ("", "")
-
-
-@given(
-    rows=st.lists(st.tuples(st.integers(0, 3), st.booleans()), max_size=6),
-    bytes_at=st.lists(st.integers(1, 40), max_size=12),
-    takes=st.lists(st.integers(0, 4), max_size=12),
-)
-def test_deltas_put_together_are_the_whole(
-    rows: list[tuple[int, bool]], bytes_at: list[int], takes: list[int]
-) -> None:
-    """However the bytes come and whenever they are asked for, once there are the tokens."""
-    data, total, extras = b"", 0, []
-    for number, (count, carries) in enumerate(rows):
-        if carries:
-            annex = RowAnnex(
-                sampling_masks=[[total + i] for i in range(count)],
-                draft_token_ids=[-1 if (total + i) % 2 else total + i for i in range(count)],
-                extra=bytes([number]),
-            )
-            data += wrap(pack_annex(annex, count), total, count)
-            extras.append((total, bytes([number])))
-        total += count
-    whole = AnnexReader(keep=True)
-    delta = AnnexReader()
-    at = 0
-    for size in bytes_at:  # nothing is asked for before its bytes are there: then nothing comes
-        assert delta.take(data[at : at + size], 0, 0) is None
-        whole.take(data[at : at + size], 0, 0)
-        at += size
-    masks: list[Any] = []
-    drafts: list[Any] = []
-    got: list[tuple[int, bytes]] = []
-    begin = 0
-    for size in [*takes, total]:
-        end = min(begin + size, total)
-        last = end == total
-        annex_ = delta.take(data[at:], begin, end, last) or OutputAnnex()
-        masks += padded(annex_.sampling_masks, end - begin)
-        drafts += padded(annex_.draft_token_ids, end - begin)
-        got += annex_.extras or []
-        all_ = whole.take(data[at:], 0, end, last) or OutputAnnex()
-        assert str(padded(all_.sampling_masks, end)) == str(masks)
-        assert padded(all_.draft_token_ids, end) == drafts
-        assert (all_.extras or []) == got
-        at, begin = len(data), end
-    assert got == extras
-    assert [None if m is None else m.tolist() for m in masks] == [
-        [sum(n for n, _ in rows[:r]) + i] if carries else None
-        for r, (count, carries) in enumerate(rows)
-        for i in range(count)
-    ]
-
-
-def test_a_repeated_prefill_gives_its_prompt_once() -> None:
-    def prompt(at: int, n: int, value: float) -> bytes:
-        return pack_annex(
-            RowAnnex(prompt_logprobs=PromptLogprobs(at, [[9]] * n, [[value]] * n, [1] * n)), 0
-        )
-
-    def one(value: float) -> TokenLogprobs:
-        return TokenLogprobs((9,), (value,), 1)
-
-    reader = AnnexReader(10)
-    first = reader.take(wrap(prompt(1, 2, 1.0), 0, 0), 0, 1)
-    assert first is not None and first.prompt_logprobs == [None, one(1), one(1)]
-    assert reader.take(wrap(prompt(1, 2, 2.0), 1, 0), 1, 2) is None
-    more = reader.take(wrap(prompt(2, 3, 3.0), 2, 0), 2, 3)
-    assert more is not None and more.prompt_logprobs == [one(3), one(3)]
-    hole = reader.take(wrap(prompt(6, 1, 4.0), 3, 0), 3, 4)
-    assert hole is not None and hole.prompt_logprobs == [None, one(4)]
 
 
 def test_the_page_has_the_numbers_of_the_code() -> None:

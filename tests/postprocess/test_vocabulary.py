@@ -1,0 +1,68 @@
+"""A tokenizer is looked for before a process is started that needs it, and read by its extra."""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.postprocess.vocab import real
+from tokenpipe.errors import ConfigError
+from tokenpipe.postprocess import check_tokenizer, load_encoder, load_vocabulary
+
+MODULE = "tokenpipe.postprocess.huggingface"
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    real("gpt2_style").tokenizer.save(str(tmp_path / "tokenizer.json"))
+    return tmp_path / "tokenizer.json"
+
+
+@pytest.fixture
+def without_tokenizers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let it be as where the extra is not installed."""
+    monkeypatch.delitem(sys.modules, MODULE, raising=False)
+    monkeypatch.setitem(sys.modules, "tokenizers", None)
+    found = importlib.util.find_spec
+    monkeypatch.setattr(
+        "tokenpipe.postprocess.vocabulary.find_spec",
+        lambda name: None if name == "tokenizers" else found(name),
+    )
+
+
+def test_no_tokenizer_is_fine_and_a_file_is_not_read(tmp_path: Path) -> None:
+    check_tokenizer(None)
+    (tmp_path / "noise.json").write_text("no json")
+    check_tokenizer(tmp_path / "noise.json")
+
+
+def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
+    for path, why in ((tmp_path / "none.json", "No such file"), (tmp_path, "Is a directory")):
+        with pytest.raises(ConfigError, match=f"^tokenizer: {path} cannot be read: {why}"):
+            check_tokenizer(path)
+
+
+def test_an_encoder_encodes_as_its_tokenizer(path: Path) -> None:
+    tokenizer, encoder = real("gpt2_style").tokenizer, load_encoder(path)
+    for special in (True, False):
+        ids = tokenizer.encode("The return of é", add_special_tokens=special).ids
+        assert encoder.encode("The return of é", special) == ids
+    assert [encoder.token(token) for token in ids] == [tokenizer.decode([t]) for t in ids]
+
+
+def test_a_vocabulary_has_a_word_for_every_id(path: Path) -> None:
+    vocabulary = load_vocabulary(path)
+    assert vocabulary.size == len(vocabulary.table) == real("gpt2_style").vocabulary.size
+    assert vocabulary.why_not == ""
+
+
+@pytest.mark.usefixtures("without_tokenizers")
+def test_the_extra_is_named_where_it_is_not_installed(tmp_path: Path) -> None:
+    path = tmp_path / "tokenizer.json"
+    path.write_text("{}")
+    for look in (check_tokenizer, load_vocabulary, load_encoder):
+        with pytest.raises(ConfigError, match=r"needs the extra tokenpipe\[text\]"):
+            look(path)

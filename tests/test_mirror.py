@@ -1,0 +1,130 @@
+"""Each module has a test file of its own name: `room/module.py` has `tests/room/test_module.py`.
+
+A module without one stands in a list here, with the reason, until it has one.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+TESTS = Path(__file__).parent
+PACKAGE = TESTS.parent / "tokenpipe"
+MODULES = {
+    path.relative_to(PACKAGE).with_suffix("").as_posix(): path
+    for path in PACKAGE.rglob("*.py")
+    if path.stem != "__init__"  # tests/test_exports.py
+}
+
+# Nothing in it runs by itself: it declares types, names or numbers.
+DECLARES = {
+    "extras": "wire/test_extras_codec.py",
+    "wire/columns": "test_core_numbers.py, wire/test_layout.py",
+    "wire/lane": "wire/test_layout.py",
+}
+# It runs as a process; the tests that start one are named.
+PROGRAMS = {
+    "__main__": "test_cli.py",
+}
+# A test file of its own is missing.
+MISSING = {
+    "api/__main__",
+    "api/app",
+    "api/body_limit",
+    "api/engine_link",
+    "api/owner",
+    "api/prefork",
+    "api/problems",
+    "api/request_models",
+    "api/response",
+    "api/server",
+    "api/server_state",
+    "api/settings",
+    "api/single",
+    "api/usage",
+    "client/flush",
+    "client/frame_queue",
+    "client/lanes",
+    "client/opening",
+    "client/requests",
+    "client/sending",
+    "client/streams",
+    "engine/__main__",
+    "engine/scheduler_protocols",
+    "instance/dropped",
+    "instance/guard",
+    "instance/names",
+    "pipeline/client_link",
+    "pipeline/counts",
+    "pipeline/final_rows",
+    "pipeline/links",
+    "pipeline/pipeline",
+    "pipeline/pool",
+    "pipeline/processors",
+    "pipeline/resources",
+    "pipeline/step_lanes",
+    "processor/__main__",
+    "processor/commands",
+    "processor/lifecycle",
+    "processor/numbers",
+    "processor/oddities",
+    "processor/outbox",
+    "processor/rank",
+    "runners/in_flight",
+    "runners/model",
+    "runners/platforms",
+    "runners/probe",
+    "runners/rng",
+    "runners/step_launcher",
+    "runners/warm_up",
+    "serve/launch",
+    "serve/processes",
+    "serve/signals",
+    "transport/admission",
+    "transport/context",
+    "transport/lane_messages",
+    "transport/memory_port",
+    "transport/peer",
+    "transport/peer_events",
+    "transport/port",
+    "transport/receiver",
+    "transport/receiver_protocol",
+    "transport/retransmit",
+    "transport/sender",
+    "transport/sender_protocol",
+    "transport/sender_state",
+    "transport/timing",
+    "transport/welcome",
+    "worker/__main__",
+    "worker/executor",
+    "worker/protocols",
+}
+REASONS = {**DECLARES, **PROGRAMS, **dict.fromkeys(MISSING, "missing")}
+
+
+def mirror_of(module: str) -> Path:
+    """Return where a module's tests are."""
+    room, _, name = module.rpartition("/")
+    return TESTS / room / f"test_{name.strip('_')}.py"
+
+
+@pytest.mark.parametrize("module", sorted(MODULES))
+def test_a_module_has_a_test_file_of_its_name_or_a_reason(module: str) -> None:
+    path = mirror_of(module)
+    if module in REASONS:
+        assert not path.exists(), f"{module} has tests: take it out of the list"
+    else:
+        assert path.exists(), f"{module}: {path.relative_to(TESTS.parent)} is not there"
+        assert "def test_" in path.read_text(encoding="utf-8")
+
+
+def test_the_lists_name_modules_that_are_there_and_each_once() -> None:
+    assert set(REASONS) <= set(MODULES), set(REASONS) - set(MODULES)
+    assert len(REASONS) == len(DECLARES) + len(PROGRAMS) + len(MISSING)
+
+
+@pytest.mark.parametrize(("module", "where"), sorted({**DECLARES, **PROGRAMS}.items()))
+def test_the_tests_that_a_reason_names_are_there(module: str, where: str) -> None:
+    for name in where.split(", "):
+        assert (TESTS / name).exists(), f"{module}: {name}"
