@@ -1,6 +1,6 @@
-"""Serve in the process that calls, where its owner wants one less: uvicorn runs in it, no fork.
+"""Serve in the calling process: uvicorn runs in it, without a fork, and there is one process less.
 
-The engine is a child of it, or the caller's own affair. What ends it ends in the lifespan, behind
+The engine is a child of this process, or the caller runs it. The lifespan ends the engine, after
 the last answer.
 """
 
@@ -25,7 +25,8 @@ from tokenpipe.worker import SYNTHETIC, EngineSpec
 
 from .binding import bind, url_of
 from .launch import STOPPED, engine_child
-from .processes import LOOK_S, Household, ServerFailed, named, premises
+from .processes import LOOK_S, ServerFailed, ServerProcesses
+from .server_resources import server_resources, with_name
 from .signals import Interrupted, Signals, taken_signals
 
 LAST_WORDS_S = 1.0  # of answers that are left after a failure
@@ -44,12 +45,12 @@ def run(
     Args:
         topology: with `api.workers: 1`.
         spec: the engine, a child of this process; None is the synthetic one.
-        endpoint: instead of a `spec`: that of a Pipeline which the caller runs meanwhile, in
-            another thread or process. Its directory and its life are the caller's.
-        close: called in the lifespan's end, in this thread, when every answer is over.
+        endpoint: instead of a `spec`: the endpoint of a Pipeline which the caller runs meanwhile,
+            in another thread or process. The caller makes it and closes it.
+        close: called at the end of the lifespan, in this thread, when every answer is over.
 
     Raises ConfigError (a port that is taken, a missing package), LaneBusy, StartupError,
-    ServerFailed (the engine died and is not started again); whatever had started is gone then.
+    ServerFailed (the engine died and is not started again); all processes have ended then.
     """
     if topology.api.workers != 1:
         got = topology.api.workers
@@ -57,7 +58,7 @@ def run(
     if endpoint is not None and spec is not None:
         raise ConfigError("run() takes the spec of an engine or the endpoint of one, not both")
     check_start(topology)
-    topology = named(topology)
+    topology = with_name(topology)
     log, name = topology.log, topology.name or ""
     also = ["uvicorn", "uvicorn.error"] + ["uvicorn.access"] * topology.api.access_log
     set_up_logs("server", instance=name, also=also, form=log.format, level=log.level)
@@ -73,49 +74,49 @@ def _attached(
     api = topology.api
     with bind(api.host, api.port, api.backlog) as sock:
         deadline = time.monotonic() + topology.timeouts.startup_s
-        keeper = Keeper(url_of(sock), signals, None, 0.0, close)
-        return keeper.serve(topology, endpoint, sock, deadline)
+        server = InProcessServer(url_of(sock), signals, None, 0.0, close)
+        return server.serve(topology, endpoint, sock, deadline)
 
 
 def _whole(
     topology: Topology, spec: EngineSpec, signals: Signals, close: Callable[[], object] | None
 ) -> int:
-    with premises(topology) as place:
-        effective = place.topology
+    with server_resources(topology) as resources:
+        effective = resources.topology
         deadline = time.monotonic() + effective.timeouts.startup_s
-        house = Household(place, signals, [engine_child(place, spec)])
+        processes = ServerProcesses(resources, signals, [engine_child(resources, spec)])
         try:
-            house.start(deadline)
+            processes.start(deadline)
             load_one()  # its long imports pass while the engine starts
             close_s = effective.timeouts.close_s + 1.0
-            if not house.wait_ready(deadline):
-                house.end("engine", close_s)
+            if not processes.wait_ready(deadline):
+                processes.end("engine", close_s)
                 return STOPPED
         except Interrupted as second:
-            house.kill()
+            processes.kill()
             return 128 + second.number
         plain = spec.target == SYNTHETIC
-        keeper = Keeper(url_of(place.sock), signals, house, close_s, close)
-        return keeper.serve(effective, place.endpoint, place.sock, deadline, plain)
+        server = InProcessServer(url_of(resources.sock), signals, processes, close_s, close)
+        return server.serve(effective, resources.endpoint, resources.sock, deadline, plain)
 
 
-class Keeper:
-    """The owner of a server that is one process with it; everything of it is in the server's loop.
+class InProcessServer:
+    """A server and its owner in one process; all methods run in the server's event loop.
 
-    `house` is the engine's process, None where that is somebody else's.
+    `processes` has the engine's process. It is None where the caller runs the engine.
     """
 
     def __init__(
         self,
         url: str,
         signals: Signals,
-        house: Household | None,
+        processes: ServerProcesses | None,
         close_s: float,
         close: Callable[[], object] | None,
     ) -> None:
         self._url = url
         self._signals = signals
-        self._house = house
+        self._processes = processes
         self._close_s = close_s
         self._close = close
         self._server: Draining | None = None
@@ -131,7 +132,7 @@ class Keeper:
         plain_text: bool = False,
     ) -> int:
         """Run the server to its end; return the exit status, or raise what ended it."""
-        serve_one, mute = load_one(), Notifier(None)  # nobody but this process asks how it is
+        serve_one, mute = load_one(), Notifier(None)  # no supervisor reads it
         fd = os.dup(sock.fileno())  # the server closes what it is given
         status = serve_one(Settings(topology, endpoint, fd, plain_text, deadline, mute), self)
         if self._failure is not None:
@@ -145,8 +146,8 @@ class Keeper:
     def __enter__(self) -> Self:
         loop = asyncio.get_running_loop()
         loop.add_reader(self._signals.fileno(), self._signal)
-        if self._house is not None:
-            loop.add_reader(self._house.children.fileno(), self._look)
+        if self._processes is not None:
+            loop.add_reader(self._processes.children.fileno(), self._look)
         self._task = loop.create_task(self._watch())
         return self
 
@@ -155,8 +156,8 @@ class Keeper:
         loop.remove_reader(self._signals.fileno())
         if self._task is not None:
             self._task.cancel()
-        if self._house is not None:
-            loop.remove_reader(self._house.children.fileno())
+        if self._processes is not None:
+            loop.remove_reader(self._processes.children.fileno())
         try:
             if self._close is not None:
                 self._close()
@@ -164,12 +165,12 @@ class Keeper:
             self._end_engine()
 
     def _end_engine(self) -> None:
-        if self._house is None:
+        if self._processes is None:
             return
         with suppress(Interrupted):
-            self._house.end("engine", LAST_WORDS_S if self._failure else self._close_s)
+            self._processes.end("engine", LAST_WORDS_S if self._failure else self._close_s)
         if self._signals.second:
-            self._house.kill()
+            self._processes.kill()
 
     def _signal(self) -> None:
         self._signals.seen()
@@ -186,10 +187,10 @@ class Keeper:
             await asyncio.sleep(LOOK_S)
 
     def _look(self) -> None:
-        if self._house is None or self._failure is not None:
+        if self._processes is None or self._failure is not None:
             return
         try:
-            self._house.look()
+            self._processes.look()
         except ServerFailed as failure:
             self._failure = failure
             self._signals.forget_first()

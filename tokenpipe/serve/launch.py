@@ -1,7 +1,7 @@
-"""Start everything of a topology, watch it, and end it: the process of `python -m tokenpipe serve`.
+"""Start all processes of a topology, watch them and end them: `python -m tokenpipe serve`.
 
-It opens no lane and knows no token: it binds the port, keeps the instance's directory, starts the
-engine's process and the API server, and acts on what becomes of them.
+This process opens no lane and knows no token. It binds the port, holds the instance's directory,
+starts the engine and the API server, and starts or ends them as the policies say.
 """
 
 from __future__ import annotations
@@ -19,7 +19,8 @@ from tokenpipe.topology import Topology
 from tokenpipe.worker import SYNTHETIC, EngineSpec
 
 from .binding import url_of
-from .processes import LOOK_S, Household, Premises, ServerFailed, named, premises
+from .processes import LOOK_S, ServerFailed, ServerProcesses
+from .server_resources import ServerResources, server_resources, with_name
 from .signals import Interrupted, Signals, taken_signals
 
 STOPPED = 0  # exit status; 128 + n: a second signal n
@@ -30,52 +31,56 @@ def launch(topology: Topology, spec: EngineSpec | None = None) -> int:
     """Serve until a signal or a death; return the exit status. For the main thread.
 
     `spec` is the engine, None the synthetic one. Raises ConfigError (a port that is taken, a wrong
-    directory, a missing package), LaneBusy, StartupError, ServerFailed; whatever had started is
-    gone then.
+    directory, a missing package), LaneBusy, StartupError, ServerFailed; all processes have ended
+    then.
     """
     check_start(topology)
     set_title("tp:supervisor")
-    topology = named(topology)
+    topology = with_name(topology)
     log, name = topology.log, topology.name or ""
     set_up_logs("supervisor", instance=name, form=log.format, level=log.level)
-    with taken_signals() as signals, premises(topology) as place:
-        return _Server(place, spec or EngineSpec(SYNTHETIC), signals).run()
+    with taken_signals() as signals, server_resources(topology) as resources:
+        return _Server(resources, spec or EngineSpec(SYNTHETIC), signals).run()
 
 
-def engine_child(place: Premises, spec: EngineSpec) -> ChildSpec:
-    """Say how the engine's process is started."""
+def engine_child(resources: ServerResources, spec: EngineSpec) -> ChildSpec:
+    """Return how the engine's process is started."""
     arguments = ("--engine", spec.target, "--arguments", json.dumps(dict(spec.arguments)))
-    return ChildSpec("engine", "0", "tokenpipe.engine", arguments, _environment(place))
+    return ChildSpec("engine", "0", "tokenpipe.engine", arguments, _environment(resources))
 
 
-def _api_child(place: Premises, spec: EngineSpec) -> ChildSpec:
+def _api_child(resources: ServerResources, spec: EngineSpec) -> ChildSpec:
     plain = ("--plain-text",) if spec.target == SYNTHETIC else ()
     return ChildSpec(
         "api",
         "0",
         "tokenpipe.api",
-        ("--fd", str(place.sock.fileno()), *plain),
-        # One thread: a pool of an arithmetic library would stand before the fork of workers.
-        _environment(place)
-        | {ENDPOINT_VARIABLE: place.endpoint, "OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"},
-        (place.sock.fileno(),),
-        place.topology.api.workers,
+        ("--fd", str(resources.sock.fileno()), *plain),
+        # One thread: an arithmetic library must not start threads before the workers are forked.
+        _environment(resources)
+        | {
+            ENDPOINT_VARIABLE: resources.endpoint,
+            "OPENBLAS_NUM_THREADS": "1",
+            "OMP_NUM_THREADS": "1",
+        },
+        (resources.sock.fileno(),),
+        resources.topology.api.workers,
     )
 
 
-def _environment(place: Premises) -> dict[str, str]:
-    return {"TOKENPIPE_TOPOLOGY": json.dumps(place.topology.to_json_dict())}
+def _environment(resources: ServerResources) -> dict[str, str]:
+    return {"TOKENPIPE_TOPOLOGY": json.dumps(resources.topology.to_json_dict())}
 
 
 class _Server:
-    def __init__(self, place: Premises, spec: EngineSpec, signals: Signals) -> None:
-        self._place = place
+    def __init__(self, resources: ServerResources, spec: EngineSpec, signals: Signals) -> None:
+        self._resources = resources
         self._signals = signals
-        specs = (engine_child(place, spec), _api_child(place, spec))
-        self._house = Household(place, signals, specs)
+        specs = (engine_child(resources, spec), _api_child(resources, spec))
+        self._processes = ServerProcesses(resources, signals, specs)
 
     def run(self) -> int:
-        """Start, watch, stop; a first signal ends it in order at any moment."""
+        """Start, watch and stop; a first signal ends the server in order at any moment."""
         try:
             try:
                 if self._start():
@@ -86,38 +91,38 @@ class _Server:
                 self._end_after_failure()
                 raise
         except Interrupted as second:
-            self._house.kill()
+            self._processes.kill()
             return 128 + second.number
 
     def _start(self) -> bool:
         """Return False where a signal came first."""
-        place = self._place
-        deadline = time.monotonic() + place.topology.timeouts.startup_s
-        self._house.start(deadline)
-        if not self._house.wait_ready(deadline):
+        resources = self._resources
+        deadline = time.monotonic() + resources.topology.timeouts.startup_s
+        self._processes.start(deadline)
+        if not self._processes.wait_ready(deadline):
             return False
         _log.info(
             "serving on %s; instance %s, logs in %s",
-            url_of(place.sock),
-            place.topology.name,
-            place.children.log_dir,
+            url_of(resources.sock),
+            resources.topology.name,
+            resources.children.log_dir,
         )
         return True
 
     def _watch(self) -> None:
         while not self._signals.first:
-            self._signals.wait(self._place.children, LOOK_S)
-            self._house.look()
+            self._signals.wait(self._resources.children, LOOK_S)
+            self._processes.look()
 
     def _stop(self) -> None:
-        """Let open answers end, then the API server, then everything behind it."""
-        t = self._place.topology
-        _log.info("stops: open answers have %g s", t.api.timeout_graceful_shutdown)
-        self._house.end("api", t.api.timeout_graceful_shutdown + 1.5)
-        self._house.end("engine", t.timeouts.close_s + 1.0)
+        """Let open answers end, then end the API server, then the engine."""
+        t = self._resources.topology
+        _log.info("the server stops; open answers have %g s", t.api.timeout_graceful_shutdown)
+        self._processes.end("api", t.api.timeout_graceful_shutdown + 1.5)
+        self._processes.end("engine", t.timeouts.close_s + 1.0)
 
     def _end_after_failure(self) -> None:
-        """End what is left: nobody gets an answer any more, but everybody a last word."""
+        """End the processes that are left; each open stream gets an error as its last event."""
         self._signals.forget_first()
-        self._house.end("api", 2.0)
-        self._house.end("engine", 1.0)
+        self._processes.end("api", 2.0)
+        self._processes.end("engine", 1.0)
