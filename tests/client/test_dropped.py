@@ -24,7 +24,7 @@ def test_a_client_that_is_let_go_gives_its_place_back(runtime_dir: Path) -> None
     with fake_engine(runtime_dir, serve) as engine:
         for count in range(1, 6):  # there are two places
             client = Client(engine.endpoint, name="same")
-            with pytest.warns(ResourceWarning, match="unclosed Client 0 was let go"):
+            with pytest.warns(ResourceWarning, match="Client 0 was collected without close"):
                 del client
             assert is_told(engine, count)
 
@@ -34,7 +34,7 @@ def test_a_place_that_is_taken_again_at_once_has_its_output(runtime_dir: Path) -
     with fake_engine(runtime_dir, serve) as engine:
         for _ in range(8):
             for _ in range(3):
-                with pytest.warns(ResourceWarning, match="unclosed Client 0 was let go"):
+                with pytest.warns(ResourceWarning, match="Client 0 was collected without close"):
                     Client(engine.endpoint, name="same")
             with Client(engine.endpoint, name="same") as client:
                 stream = client.generate([1], SamplingParams(max_tokens=3))
@@ -73,7 +73,9 @@ def test_an_async_client_that_is_let_go_gives_its_place_back(runtime_dir: Path, 
         return [client]
 
     async def let_go(held: list[AsyncClient]) -> None:
-        with pytest.warns(ResourceWarning, match="unclosed AsyncClient 0 was let go") as warned:
+        with pytest.warns(
+            ResourceWarning, match="AsyncClient 0 was collected without close"
+        ) as warned:
             if where == "thread":
                 await asyncio.to_thread(held.clear)
             else:

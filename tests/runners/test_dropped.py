@@ -28,7 +28,7 @@ def test_a_publisher_that_is_let_go_gives_its_rank_back(far: Far) -> None:
         with pytest.raises(LaneBusy):
             Publisher(far.endpoint)
         pub.publish(step, [make_handle(0, 0, 1)], [step])
-        with pytest.warns(ResourceWarning, match=r"unclosed Publisher 0\.0 was let go"):
+        with pytest.warns(ResourceWarning, match=r"Publisher 0\.0 was collected without close"):
             del pub
         far.until(lambda: not far.lanes[0].sender)  # it ended, nobody had to find it dead
     assert [one.step for one in far.steps()] == [1, 2]
@@ -52,6 +52,8 @@ def test_a_reader_of_plans_that_is_let_go_frees_its_lane(far: Far) -> None:
         reader = StepLane.worker(far.endpoint)
         with pytest.raises(LaneBusy):
             StepLane.worker(far.endpoint)
-        with pytest.warns(ResourceWarning, match=r"unclosed StepLaneReader 0\.0 was let go"):
+        with pytest.warns(
+            ResourceWarning, match=r"StepLaneReader 0\.0 was collected without close"
+        ):
             del reader
             gc.collect()

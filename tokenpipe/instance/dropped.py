@@ -1,4 +1,4 @@
-"""Give back what an object held that was let go without being closed."""
+"""Release the resources of an object that was collected without being closed."""
 
 from __future__ import annotations
 
@@ -10,10 +10,11 @@ from .guard import current_process
 
 
 def when_dropped(owner: object, what: str, release: Callable[[], object]) -> Callable[[], object]:
-    """Call `release` once `owner` is collected, and warn; return what calls that off.
+    """Call `release` and warn once `owner` is collected. Return a function that cancels this.
 
-    `release` must not lead to `owner`. It is called in whatever thread lets the owner go; never in
-    a fork, whose parent still has it all, nor at the interpreter's end, which lets all locks go.
+    `release` must hold no reference to `owner`. It runs in the thread that drops the last
+    reference. It does not run in a forked child, whose parent still owns the resources. It does
+    not run at the interpreter's exit, when the kernel releases all locks.
     """
     finalizer = weakref.finalize(owner, _dropped, current_process(), what, release)
     finalizer.atexit = False
@@ -26,6 +27,5 @@ def _dropped(pid: int, what: str, release: Callable[[], object]) -> None:
     try:
         release()
     finally:
-        warnings.warn(
-            f"unclosed {what} was let go", ResourceWarning, stacklevel=3
-        )  # where it was let go
+        # The stack level points to the line that dropped the object.
+        warnings.warn(f"{what} was collected without close()", ResourceWarning, stacklevel=3)

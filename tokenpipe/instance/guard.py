@@ -1,4 +1,4 @@
-"""Refuse the use of an object in a process that did not make it."""
+"""Refuse to use an object in a process that did not make it."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ def current_process() -> int:
 class ForkGuard:
     """Remember the process that made an object.
 
-    Costs a comparison per check; a forked child would otherwise share sockets with its parent and
-    lose or steal messages in silence.
+    A check costs one comparison. Without it a forked child would share sockets with its parent,
+    and each could take the other's messages.
     """
 
     __slots__ = ("pid",)

@@ -1,4 +1,4 @@
-"""Write down, in the instance's directory, how its hops are; read it anywhere.
+"""Write the health of an instance into its directory; read it in any process.
 
 The engine's process writes it several times a second and whenever something changes, so an old one
 says that the engine itself is stuck, or that its file system is full.
@@ -15,12 +15,12 @@ from pathlib import Path
 from .atomic_write import remove_whole, write_whole
 from .sweep import HEALTH_FILE
 
-HEALTH_S = 0.25  # between two writings where nothing changes
+HEALTH_S = 0.25  # between two writes while nothing changes
 
 
 @dataclass(frozen=True, slots=True)
 class Health:
-    """`problems` names each hop that is not well and says why; empty is good."""
+    """The health of an instance. `problems` maps each unhealthy process to the reason."""
 
     problems: Mapping[str, str] = field(default_factory=dict)
     ranks_up: tuple[int, ...] = ()
@@ -29,7 +29,7 @@ class Health:
 
 
 class HealthWriter:
-    """The engine's end."""
+    """Writes the health file, in the engine's process."""
 
     def __init__(self, directory: Path) -> None:
         self._path = directory / HEALTH_FILE
@@ -37,7 +37,7 @@ class HealthWriter:
         self._due = float("-inf")
 
     def write(self, health: Health, now: float) -> None:
-        """Write where it is due or where a problem came or went.
+        """Write the file where it is due, or where a problem came or went.
 
         OSError where it cannot be written: the next call tries again, whatever is due.
         """
@@ -51,12 +51,12 @@ class HealthWriter:
         self._last, self._due = health, now + HEALTH_S
 
     def close(self) -> None:
-        """Remove it. OSError where it stays."""
+        """Remove the file. Raises OSError where it stays."""
         remove_whole(self._path)
 
 
 def read_health(directory: Path, stuck_s: float) -> Health:
-    """Return how the hops are; an engine that wrote nothing for `stuck_s` is itself a problem."""
+    """Return the health. An engine that has not written it for `stuck_s` is itself a problem."""
     try:
         raw = json.loads((directory / HEALTH_FILE).read_text())
     except FileNotFoundError:

@@ -1,4 +1,4 @@
-"""One running pipeline's directory: its id, its sockets, the locks that say who is alive."""
+"""Hold one running pipeline's directory: its id, its sockets, the locks of its roles."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _MAX_INFO_BYTES = 1 << 20
 
 
 class Instance:
-    """Find lanes and the living by the instance's directory; `create` owns it, `attach` reads it.
+    """The directory of an instance. `create` makes and owns it, `attach` reads it.
 
     `info` is what instance.json holds: `instance` (the id), `pid`, `name` and what the creator
     gave.
@@ -60,14 +60,14 @@ class Instance:
         *,
         longest_lane: str = USUAL_LANE,
     ) -> Instance:
-        """Make the directory, hold it and describe it. Raises ConfigError or LaneBusy.
+        """Make the directory, lock it and write instance.json. Raises ConfigError or LaneBusy.
 
         What a dead instance of that name left is taken over. `longest_lane` is the longest name
         this instance will have a socket for.
         """
         base = _base(base, name, longest_lane)
         directory, owner = _own_directory(base, name, longest_lane)
-        # What a dead predecessor left (its lock was free); locks of roles tell by themselves.
+        # The predecessor is dead, because its lock was free. Locks of roles may still be held.
         remove_files(directory, {entry.name for entry in directory.glob("*.lock")})
         full = {
             **info,
@@ -108,14 +108,14 @@ class Instance:
         return locks.take(self.directory / lock_name(role, rank), note)
 
     def own(self, role: str, rank: str) -> RoleLock | None:
-        """Return this process's claim of a role, whoever in it took it; None where it has none."""
+        """Return this process's lock of a role, or None where it has none."""
         return locks.own(self.directory / lock_name(role, rank))
 
     def alive(self, role: str, rank: str) -> bool:
-        """Tell whether a living process holds the role, in this very instance.
+        """Return whether a living process holds the role in this instance.
 
-        A dead one's name may have been taken over, and its roles with it, faster than anybody
-        looked: then the locks are held, and nobody of ours is there.
+        A new instance may have taken over the name of a dead one before anyone looked. Then the
+        locks are held, but by processes of the new instance; the result is False.
         """
         if self._described is not None:
             try:
@@ -127,11 +127,11 @@ class Instance:
         return locks.holder(self.directory / lock_name(role, rank)) is not None
 
     def note(self, role: str, rank: str) -> str:
-        """Return what the role's last holder said of itself."""
+        """Return the note that the role's last holder wrote."""
         return locks.note(self.directory / lock_name(role, rank))
 
     def close(self) -> list[str]:
-        """Remove what is ours and return what stayed because it is not.
+        """Remove the files of this instance. Return the names of the files that stayed.
 
         Only the creator removes anything, and only in the process that created; a second call does
         nothing.
@@ -139,9 +139,9 @@ class Instance:
         if self._owner is None:
             return []
         self._guard.check("Instance")
-        # Who reserved the directory has it beyond this life of the instance.
+        # A reservation keeps the directory longer than this instance lives.
         remove_files(self.directory, {self._owner.path.name, lock_name(*SUPERVISOR)})
-        # The owner's lock goes last: until then nobody can start under this name.
+        # The owner's lock goes last: until then no other instance can use this name.
         stayed = sorted(e.name for e in entries(self.directory) if e != self._owner.path)
         self._owner.path.unlink(missing_ok=True)
         self._owner.release()
@@ -151,7 +151,7 @@ class Instance:
 
 
 class Reservation:
-    """Keep an instance's directory, and its name, over the lives of its engine.
+    """Keep an instance's directory and its name while its engine is restarted.
 
     The engine's `Instance.create` with the same base and name takes place inside.
     """
@@ -163,13 +163,13 @@ class Reservation:
 
     @classmethod
     def take(cls, base: Path | None, name: str, *, longest_lane: str = USUAL_LANE) -> Reservation:
-        """Make the directory and hold it. Raises ConfigError, LaneBusy naming the holder."""
+        """Make the directory and lock it. Raises ConfigError, or LaneBusy with the holder."""
         base = _base(base, name, longest_lane)
         while True:
             directory = _make_directory(base, name, longest_lane)
             try:
                 claim = locks.take(directory / lock_name(*SUPERVISOR), f"supervisor of {name}")
-            except LaneLost:  # somebody swept it away just now
+            except LaneLost:  # another process has just removed it
                 continue
             owner = locks.holder(directory / lock_name(*OWNER))
             if owner is not None:
@@ -178,13 +178,13 @@ class Reservation:
             return cls(directory, claim)
 
     def clear(self) -> None:
-        """Remove what a dead engine left; nothing where one lives."""
+        """Remove the files that a dead engine left. Do nothing while an engine lives."""
         self._guard.check("Reservation")
         if locks.holder(self.directory / lock_name(*OWNER)) is None:
             remove_files(self.directory, {self._claim.path.name})
 
     def close(self, *, logs: bool = False) -> None:
-        """Give the directory up and remove it, with its logs where told so, unless it is in use."""
+        """Release the directory and remove it unless it is in use; `logs`: remove its logs too."""
         self.clear()
         if logs:
             remove_logs(self.directory)
@@ -214,7 +214,7 @@ def _own_directory(base: Path, name: str | None, longest_lane: str) -> tuple[Pat
             owner = locks.take(directory / lock_name(*OWNER), f"instance {name or directory.name}")
         except LaneBusy as error:
             raise LaneBusy(f"instance {name!r} in {base} is already running: {error}") from None
-        except LaneLost:  # a predecessor of that name removed the directory just now
+        except LaneLost:  # a predecessor of that name has just removed the directory
             continue
         return directory, owner
 
@@ -241,7 +241,7 @@ def _write_info(directory: Path, info: Mapping[str, Any]) -> None:
     descriptor = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o600)
     with os.fdopen(descriptor, "w", encoding="utf-8") as file:
         json.dump(info, file, indent=1)
-    part.replace(whole)  # a reader sees all of it or none
+    part.replace(whole)  # a reader sees the whole file or none
 
 
 def _identity(described: os.stat_result) -> tuple[int, int, int]:

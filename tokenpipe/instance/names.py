@@ -1,4 +1,4 @@
-"""Name lanes, roles and directories: one function, used by both ends and by every tool."""
+"""Name lanes, roles and directories. Both ends of a lane and all tools use these functions."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 from tokenpipe.errors import ConfigError
 
 MAX_PATH_BYTES = 107  # sun_path is 108 bytes with its final zero (unix(7))
-USUAL_LANE = "w99.99"  # what a directory must have room for unless told otherwise
+USUAL_LANE = "w99.99"  # the longest usual name of a lane: a directory must leave room for it
 
 _KINDS = {
     "worker": ("w", 2),
@@ -26,7 +26,7 @@ _RANK = re.compile(r"[a-z0-9.-]*\Z")
 
 
 def lane_name(kind: str, a: int, b: int = 0) -> str:
-    """Return the name of a lane; injective over (kind, a, b). Raises ConfigError."""
+    """Return the name of a lane, different for each (kind, a, b). Raises ConfigError."""
     try:
         letter, numbers = _KINDS[kind]
     except KeyError:

@@ -1,8 +1,8 @@
-"""Say who holds a role: one file per role and rank, locked by the living process that has it.
+"""Lock a role: each role and rank has one file, and the process that has the role locks it.
 
-POSIX record locks: not inherited by a fork, gone with the process whatever kills it. They have one
-trap: closing *any* descriptor of the file drops all locks the process has on it. Hence the registry
-of this process's own claims, asked before a lock file is ever opened.
+The locks are POSIX record locks (fcntl(2)). A fork does not inherit them, and the kernel releases
+them when the process ends. When a process closes *any* descriptor of a file, it loses all of its
+locks on that file. So this module registers the locks of this process and looks there first.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _NOTE_BYTES = 4096
 
 
 class RoleLock:
-    """Hold a role until `release()` or the end of the process."""
+    """A role that this process holds until `release()` or its end."""
 
     def __init__(self, path: Path, fd: int, note: str) -> None:
         self.path = path
@@ -34,16 +34,16 @@ class RoleLock:
         self._attends = 0
 
     def attend(self) -> None:
-        """Say that the calling thread is the one that does this role's work."""
+        """Note that the calling thread does the work of this role."""
         self._attends = threading.get_ident()
 
     @property
     def attended_here(self) -> bool:
-        """Whether the calling thread was the last to say so: nobody does the work meanwhile."""
+        """Whether the calling thread is the last one that called `attend`."""
         return self._attends == threading.get_ident()
 
     def release(self) -> None:
-        """Give the role up; a second call, or one in a forked child, does nothing."""
+        """Release the role. A second call, or a call in a forked child, does nothing."""
         with _lock:
             if self._fd < 0 or self._pid != current_process():
                 return
@@ -53,13 +53,12 @@ class RoleLock:
 
 
 _mine: dict[str, RoleLock] = {}
-_lock = (
-    threading.RLock()
-)  # a claim may be let go by the collector, in the middle of another's taking
+# Reentrant: the garbage collector may release a lock while the same thread takes another one.
+_lock = threading.RLock()
 
 
 def _forked() -> None:
-    # The child holds none of its parent's locks (and the mutex may have been held by a thread).
+    # A child has none of its parent's locks. Another thread may have held the mutex at the fork.
     global _lock
     _lock = threading.RLock()
     _mine.clear()
@@ -69,7 +68,7 @@ os.register_at_fork(after_in_child=_forked)
 
 
 def take(path: Path, note: str = "") -> RoleLock:
-    """Lock the file at `path`. Raises LaneBusy naming the holder, LaneLost without a directory."""
+    """Lock the file at `path`. Raises LaneBusy with the holder, LaneLost without a directory."""
     with _lock:
         mine = _mine.get(os.fspath(path))
         if mine is not None:
@@ -90,11 +89,11 @@ def take(path: Path, note: str = "") -> RoleLock:
                 ) from None
             if _is_at(fd, path):
                 break
-            os.close(fd)  # removed by an owner that closed in between: lock the new file
+            os.close(fd)  # an owner that closed has removed this file: lock the new one
         _write_note(fd, note)
-        claim = RoleLock(path, fd, note)
-        _mine[os.fspath(path)] = claim
-        return claim
+        lock = RoleLock(path, fd, note)
+        _mine[os.fspath(path)] = lock
+        return lock
 
 
 def holder(path: Path) -> int | None:
@@ -113,13 +112,13 @@ def holder(path: Path) -> int | None:
 
 
 def own(path: Path) -> RoleLock | None:
-    """Return this process's claim of the lock at `path`, None where it has none."""
+    """Return this process's lock at `path`, or None where it has none."""
     with _lock:
         return _mine.get(os.fspath(path))
 
 
 def note(path: Path) -> str:
-    """Return what the last holder of the lock at `path` said of itself, "" where nothing."""
+    """Return the note that the last holder of the lock at `path` wrote, or ""."""
     with _lock:
         if (mine := _mine.get(os.fspath(path))) is not None:
             return mine.note

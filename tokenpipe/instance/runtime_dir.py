@@ -1,4 +1,4 @@
-"""Make and check directories that nobody else can look into."""
+"""Make and check directories that no other user can read."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tokenpipe.errors import ConfigError
 
 
 def default_base() -> Path:
-    """Return where instances live unless told: $XDG_RUNTIME_DIR, else one per user in /tmp."""
+    """Return the default base directory: in $XDG_RUNTIME_DIR, else one per user in /tmp."""
     given = os.environ.get("XDG_RUNTIME_DIR", "")
     if given and os.path.isdir(given) and os.access(given, os.W_OK):
         base = Path(given) / "tokenpipe"
@@ -22,16 +22,16 @@ def default_base() -> Path:
 
 
 def resolved(base: Path) -> Path:
-    """Return where `base` is or would be; makes nothing. Raises ConfigError."""
+    """Return the resolved path of `base`, which need not exist. Raises ConfigError."""
     try:
         return Path(os.path.realpath(base))
-    except ValueError as error:  # a NUL, or what is no text of this file system
+    except ValueError as error:  # a NUL, or bytes that this file system cannot have
         raise ConfigError(f"runtime directory {str(base)!r}: {error}") from None
 
 
 def check_base(base: Path) -> Path:
-    """Return a given base, resolved and made where missing. Raises ConfigError."""
-    resolved(base)  # a name that no directory can have
+    """Return the resolved path of `base`; make it where it is missing. Raises ConfigError."""
+    resolved(base)  # refuses a name that no directory can have
     try:
         base.mkdir(mode=0o700, parents=True, exist_ok=True)
         base = base.resolve(strict=True)
@@ -41,13 +41,13 @@ def check_base(base: Path) -> Path:
     if there.st_mode & (stat.S_IWGRP | stat.S_IWOTH) and not there.st_mode & stat.S_ISVTX:
         raise ConfigError(
             f"runtime directory {base} can be written by others (mode {_mode(there)}): "
-            "anybody could put something else in our place"
+            "another user could replace the instance"
         )
     return base
 
 
 def make_private(path: Path, *, exist_ok: bool) -> None:
-    """Make a 0700 directory, whatever the umask, or check that an existing one is such."""
+    """Make a directory with mode 0700, whatever the umask is, or check an existing one."""
     try:
         os.mkdir(path, 0o700)
     except FileExistsError:
@@ -56,12 +56,12 @@ def make_private(path: Path, *, exist_ok: bool) -> None:
     except OSError as error:
         raise ConfigError(f"runtime directory {path}: {error.strerror}") from None
     else:
-        os.chmod(path, 0o700)  # a umask may have taken our own bits
+        os.chmod(path, 0o700)  # the umask may have removed the owner's bits
     check_private(path)
 
 
 def check_private(path: Path) -> None:
-    """Raise ConfigError unless `path` is a real directory of ours that only we can enter."""
+    """Raise ConfigError unless `path` is a directory that only this user owns and can enter."""
     try:
         there = os.lstat(path)
     except OSError as error:

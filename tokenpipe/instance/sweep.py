@@ -1,4 +1,4 @@
-"""Remove what instances leave in their directories, and never anything of a living one."""
+"""Remove the files of dead instances, and never a file of a living one."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _OURS = {*_WRITTEN, *(f"{name}.part" for name in _WRITTEN)}
 
 
 class Swept(NamedTuple):
-    """What became of one directory. `said` names the holder, or what stayed."""
+    """The result for one directory. `said` names the holder, or the files that stayed."""
 
     directory: Path
     outcome: Literal["removed", "alive", "stayed"]
@@ -36,7 +36,7 @@ class Swept(NamedTuple):
 
 
 def entries(directory: Path) -> list[Path]:
-    """Return what is in a directory, nothing where somebody has removed it."""
+    """Return the entries of a directory, none where it was removed."""
     try:
         return list(directory.iterdir())
     except FileNotFoundError:
@@ -44,13 +44,13 @@ def entries(directory: Path) -> list[Path]:
 
 
 def remove_files(directory: Path, keep: Collection[str]) -> None:
-    """Remove sockets, locks and descriptions of an instance, but those names that are to stay."""
+    """Remove sockets, locks and JSON files of an instance, except the names in `keep`."""
     for entry in entries(directory):
         if entry.name in keep:
             continue
         try:
             socket = stat.S_ISSOCK(entry.lstat().st_mode)
-        except FileNotFoundError:  # a client that leaves just now takes its own
+        except FileNotFoundError:  # a client that leaves has just removed its file
             continue
         if socket or entry.name in _OURS or entry.suffix == ".lock":
             entry.unlink(missing_ok=True)
@@ -67,7 +67,7 @@ def remove_logs(directory: Path) -> None:
 
 
 def remove_directory(directory: Path) -> None:
-    """Remove an empty directory; one with something in it stays."""
+    """Remove a directory if it is empty."""
     try:
         directory.rmdir()
     except OSError as error:
@@ -76,7 +76,7 @@ def remove_directory(directory: Path) -> None:
 
 
 def sweep(base: Path) -> Iterator[Swept]:
-    """Remove the dead instances below `base`, one by one; say what became of each.
+    """Remove the dead instances below `base`, one by one; yield the result of each.
 
     An instance is dead where no process holds any of its locks. A directory without one, as an
     earlier end left it for a file that is not ours, stays; what somebody else owns is passed over.
@@ -118,13 +118,13 @@ def _stayed(directory: Path) -> Swept | None:
 def _sweep_one(directory: Path) -> Swept | None:
     with ExitStack() as releasing:
         try:
-            # Held while we remove: who starts under this name now is refused or makes it anew.
+            # The locks are held meanwhile: an instance that starts under this name is refused.
             for role in (OWNER, SUPERVISOR):
                 claim = locks.take(directory / lock_name(*role), "gc")
                 releasing.callback(claim.release)
         except LaneBusy as error:
             return Swept(directory, "alive", str(error))
-        except LaneLost:  # somebody else removed it meanwhile
+        except LaneLost:  # another process has removed it meanwhile
             return None
         ours = {lock_name(*OWNER), lock_name(*SUPERVISOR)}
         for lock in sorted(directory.glob("*.lock")):
