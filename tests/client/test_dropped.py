@@ -46,7 +46,7 @@ def test_whoever_has_a_stream_has_its_client(runtime_dir: Path) -> None:
         stream = Client(engine.endpoint).generate([1], SamplingParams(max_tokens=30))
         gc.collect()
         assert sum(len(out.token_ids) for out in stream) == 30
-        with pytest.warns(ResourceWarning, match="unclosed Client 0"):
+        with pytest.warns(ResourceWarning, match="Client 0 was collected"):
             del stream
         assert is_told(engine, 1)
 
@@ -119,7 +119,7 @@ def test_a_task_that_waits_keeps_its_client_and_goes_with_it(runtime_dir: Path) 
         assert await asyncio.to_thread(eventually, lambda: engine.heard)
         gc.collect()
         assert not engine.gone
-        with pytest.warns(ResourceWarning, match="unclosed AsyncClient 0"):
+        with pytest.warns(ResourceWarning, match="AsyncClient 0 was collected"):
             task.cancel()
             with pytest.raises(asyncio.CancelledError):
                 await task
