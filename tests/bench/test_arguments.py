@@ -1,4 +1,4 @@
-"""The command lines that the bench makes say to its workers and clients what the options say."""
+"""Workers and clients read from their command lines what the options of the run say."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def test_a_worker_understands_its_command_line(tmp_path: Path) -> None:
     assert args.pin is args.rows is None and not (args.discard or args.lockstep)
 
 
-def test_a_worker_that_discards_has_an_end_of_its_own(tmp_path: Path) -> None:
+def test_a_worker_that_discards_ends_by_its_number_of_rows(tmp_path: Path) -> None:
     options = Options(steps=7, discard=True, pin=True)
     args = worker.parse(arguments(tmp_path, options, lockstep=True).worker(0, 0))
     assert args.discard and args.lockstep and args.rows == 7 * 4 and args.pin == 0

@@ -31,7 +31,7 @@ def engine_of(base: Path, **topology: Any) -> Iterator[BenchEngine]:
 
 
 def beside(engine: BenchEngine, work: Callable[[], T]) -> T:
-    """Return what `work` returns. It runs in a thread, while the engine takes turns."""
+    """Run `work` in a thread while the engine takes turns; return its result."""
     done: list[T] = []
     thread = threading.Thread(target=lambda: done.append(work()))
     thread.start()

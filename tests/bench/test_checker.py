@@ -1,4 +1,4 @@
-"""The checker names what is wrong with an output, and finds nothing wrong with a right one."""
+"""The checker counts each kind of wrong token, and none in a right output."""
 
 import random
 
@@ -34,7 +34,7 @@ def right(key: int, offset: int, count: int) -> tuple[int, int, list[int]]:
 
 
 @pytest.mark.parametrize("columnar", [True, False])
-def test_finds_nothing_wrong_with_right_output_however_it_is_split(columnar: bool) -> None:
+def test_right_output_is_right_however_it_is_split(columnar: bool) -> None:
     chance = random.Random(1)
     keys = [BASE + i for i in range(3000)]  # more than the first allocation
     made = checker(*keys)
@@ -68,7 +68,7 @@ def test_one_token_rows_need_no_counts() -> None:
     assert made.verdict() == Verdict(tokens=10)
 
 
-def test_a_request_twice_in_a_frame_is_fine_where_it_goes_on() -> None:
+def test_a_request_may_be_twice_in_a_frame_where_its_rows_follow_one_another() -> None:
     made = checker(BASE)
     feed(made, [right(BASE, 0, 2), right(BASE, 2, 3)])
     assert made.verdict() == Verdict(tokens=5)
@@ -81,7 +81,7 @@ def test_counts_a_repeat_also_within_one_frame() -> None:
     assert made.verdict() == Verdict(tokens=4, duplicated=3)
 
 
-def test_counts_what_is_missing_in_between_and_at_the_end() -> None:
+def test_counts_tokens_that_are_missing_in_the_middle_and_at_the_end() -> None:
     made = checker(BASE)
     feed(made, [right(BASE, 0, 2)])
     feed(made, [right(BASE, 5, 2)])
@@ -90,7 +90,7 @@ def test_counts_what_is_missing_in_between_and_at_the_end() -> None:
     assert made.verdict() == Verdict(tokens=4, lost=5)
 
 
-def test_what_comes_late_is_reordered_not_lost() -> None:
+def test_a_late_token_is_reordered_and_not_lost() -> None:
     made = checker(BASE)
     feed(made, [right(BASE, 0, 2)])
     feed(made, [right(BASE, 4, 2)])
@@ -106,7 +106,7 @@ def test_counts_tokens_of_another_request() -> None:
 
 
 @pytest.mark.parametrize("stranger", [BASE + 7, BASE + 10**6, 42])
-def test_counts_output_for_a_request_nobody_made(stranger: int) -> None:
+def test_counts_output_of_an_unknown_request(stranger: int) -> None:
     made = checker(BASE)
     feed(made, [right(BASE, 0, 1), right(stranger, 0, 2)])
     assert made.verdict() == Verdict(tokens=1, misattributed=2)
@@ -120,7 +120,7 @@ def test_counts_output_after_the_end() -> None:
     assert made.verdict().wrong == 2
 
 
-def test_books_what_a_reader_found_out_of_place() -> None:
+def test_counts_outputs_that_a_reader_found_misplaced() -> None:
     made = checker(BASE)
     made.misplaced(3)
     made.misplaced(-2)

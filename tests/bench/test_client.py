@@ -44,7 +44,7 @@ def played(base: Path, tmp_path: Path, reply: Any, *options: str) -> dict[str, A
     with fake_engine(base, reply) as engine:
         arguments = ["--endpoint", str(engine.endpoint), "--requests", str(requests)]
         assert main([*arguments, "--report", str(report), *options]) == 0
-    gc.unfreeze()  # the rest of the tests live in this process too
+    gc.unfreeze()  # other tests run in this process too
     return dict(json.loads(report.read_text()))
 
 

@@ -16,7 +16,7 @@ from tests.conftest import eventually
 
 
 class Bench:
-    """A bench that runs, with one worker, one client and one processor, until it is ended."""
+    """A bench with one worker, one client and one processor, which runs until it is stopped."""
 
     def __init__(self, base: Path) -> None:
         self.base = base
@@ -53,7 +53,7 @@ class Bench:
         return (self.base / "out").read_text()
 
     def left(self) -> list[str]:
-        """List what is left in its directories."""
+        """Return the names of all files in its directories."""
         return [p.name for name in ("run", "tmp") for p in (self.base / name).iterdir()]
 
 
@@ -90,7 +90,7 @@ def test_a_second_signal_does_not_interrupt_the_clean_up(tmp_path: Path) -> None
     with running(tmp_path) as bench:
         worker = bench.child("bench.worker")
         bench.process.send_signal(signal.SIGTERM)
-        assert eventually(lambda: not bench.child("bench.worker"))  # it is cleaning up by now
+        assert eventually(lambda: not bench.child("bench.worker"))  # the clean-up has begun
         bench.process.send_signal(signal.SIGINT)
         bench.process.send_signal(signal.SIGTERM)
         assert bench.process.wait(20) == 143, bench.output

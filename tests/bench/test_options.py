@@ -1,4 +1,4 @@
-"""Options: what is not given is for the topology file to say, or for the bench."""
+"""A value that no option gives comes from the topology file, or from the bench's defaults."""
 
 from __future__ import annotations
 
@@ -43,25 +43,25 @@ def test_without_a_file_the_bench_has_its_own_defaults() -> None:
     assert shape(Options()) == (2, 2, 64, VOCAB_SIZE, 8, 2)
 
 
-def test_a_file_is_taken_as_it_is(file: Path) -> None:
+def test_a_file_is_used_without_change(file: Path) -> None:
     options = Options(topology=file)
     assert shape(options) == (3, 1, 17, 5000, 4, 4)
     assert options.make_topology().processor_count == 3
 
 
-def test_a_file_that_says_nothing_means_its_own_defaults_and_a_few_clients(tmp_path: Path) -> None:
+def test_an_empty_file_means_the_topologys_defaults_and_a_few_clients(tmp_path: Path) -> None:
     (tmp_path / "empty.yaml").write_text("")
     assert shape(Options(topology=tmp_path / "empty.yaml")) == (1, 1, 256, None, 8, 2)
 
 
-def test_what_is_given_goes_on_top_of_a_file(file: Path) -> None:
+def test_an_option_overrides_the_file(file: Path) -> None:
     options = Options(topology=file, dp=2, tp=2, batch=9, clients=5, processors=1)
     assert shape(options) == (2, 2, 9, 5000, 5, 5)
     assert options.make_topology().processor_count == 1
     assert shape(Options(topology=file, clients=1)) == (3, 1, 17, 5000, 4, 1)
 
 
-def test_the_report_has_what_the_topology_decided(file: Path) -> None:
+def test_the_report_has_the_values_of_the_topology(file: Path) -> None:
     options = Options(topology=file, seed=5)
     values = options.as_dict(options.make_topology())
     assert (values["dp"], values["tp"], values["batch"], values["clients"]) == (3, 1, 17, 4)

@@ -1,4 +1,4 @@
-"""Tokens follow from key and offset, and from nothing else."""
+"""A token is a function of its request's key and its offset."""
 
 import numpy as np
 from hypothesis import given
@@ -10,14 +10,14 @@ KEYS = st.integers(0, 2**64 - 1)
 
 
 @given(KEYS, st.integers(0, 2**31), st.integers(0, 40))
-def test_a_sequence_is_its_tokens_one_by_one(key: int, offset: int, count: int) -> None:
+def test_a_sequence_is_the_same_as_its_single_tokens(key: int, offset: int, count: int) -> None:
     tokens = sequence(key, offset, count)
     assert tokens == [token(key, offset + i) for i in range(count)]
     assert all(0 <= t < VOCAB_SIZE for t in tokens)
 
 
 @given(KEYS, st.integers(1, 1000))
-def test_a_shifted_sequence_is_noticed(key: int, shift: int) -> None:
+def test_a_shifted_sequence_has_other_tokens(key: int, shift: int) -> None:
     here, there = sequence(key, 0, 64), sequence(key, shift, 64)
     assert sum(a == b for a, b in zip(here, there, strict=True)) < 16
 
@@ -28,7 +28,7 @@ def test_a_neighbouring_key_has_other_tokens(key: int, bit: int) -> None:
     assert sum(a == b for a, b in zip(mine, other, strict=True)) < 8
 
 
-def test_neighbouring_keys_differ_at_every_offset_alike() -> None:
+def test_neighbouring_keys_differ_at_each_offset() -> None:
     keys = np.arange(1 << 16, dtype=np.uint64) + np.uint64(0xABCD_EF01_0000_0000)
     starts, strides = seeds(keys)
     for offset in (0, 1, 1000):

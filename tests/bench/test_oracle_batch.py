@@ -27,7 +27,7 @@ def steps(batch: OracleBatch, number: int) -> dict[int, list[int]]:
 
 
 @pytest.mark.parametrize("k", [1, 3])
-def test_handles_get_their_tokens_through_all_changes(k: int) -> None:
+def test_handles_get_their_tokens_while_the_batch_changes(k: int) -> None:
     chance = random.Random(3)
     batch = OracleBatch(tokens_per_row=k)
     key_of: dict[int, int] = {}
@@ -47,7 +47,7 @@ def test_handles_get_their_tokens_through_all_changes(k: int) -> None:
         assert tokens == sequence(key_of[handle], begin[handle], len(tokens))
 
 
-def test_a_handle_falls_silent_after_its_length_and_the_overrun() -> None:
+def test_a_handle_gets_no_token_after_its_length_and_the_overrun() -> None:
     batch = OracleBatch(tokens_per_row=2, overrun=1)
     batch.change([bind(1, 11, at=3, max_tokens=8), bind(2, 22, at=0, max_tokens=100)], [])
     got = steps(batch, 10)
@@ -55,7 +55,7 @@ def test_a_handle_falls_silent_after_its_length_and_the_overrun() -> None:
     assert len(batch) == 1
 
 
-def test_a_free_is_answered_once_also_when_silent_or_never_run() -> None:
+def test_a_freed_handle_is_drained_once_also_where_it_had_no_step() -> None:
     batch = OracleBatch(overrun=0)
     batch.change([bind(1, 11, max_tokens=1), bind(2, 22)], [])
     steps(batch, 3)
@@ -67,12 +67,12 @@ def test_a_free_is_answered_once_also_when_silent_or_never_run() -> None:
     assert not len(batch.step().drained)
 
 
-def test_a_bind_that_has_all_its_tokens_runs_only_the_overrun() -> None:
+def test_a_request_that_has_all_its_tokens_gets_only_the_overrun() -> None:
     batch = OracleBatch(overrun=0)
     batch.change([bind(1, 11, at=8, max_tokens=8)], [])
     assert not batch.due
 
 
-def test_refuses_no_tokens_a_row() -> None:
+def test_rows_without_tokens_are_refused() -> None:
     with pytest.raises(ValueError, match="tokens_per_row"):
         OracleBatch(tokens_per_row=0)

@@ -1,11 +1,11 @@
-"""A rate is kept over late turns and pauses."""
+"""A rate is kept when steps are late, and begins again after a pause."""
 
 import pytest
 
 from tokenpipe.bench.pace import Pace
 
 
-def test_makes_up_for_late_turns() -> None:
+def test_a_late_step_makes_the_next_one_due_earlier() -> None:
     pace = Pace(100.0, now=5.0)
     assert pace.wait_s(5.0) == 0.0
     pace.took()
@@ -15,7 +15,7 @@ def test_makes_up_for_late_turns() -> None:
     assert pace.wait_s(5.0) == pytest.approx(0.02)
 
 
-def test_owes_nothing_for_a_pause() -> None:
+def test_the_steps_of_a_pause_are_not_made_up_for() -> None:
     pace = Pace(100.0, now=5.0)
     pace.restart(9.0)
     pace.took()
@@ -24,7 +24,7 @@ def test_owes_nothing_for_a_pause() -> None:
     assert pace.wait_s(9.0) == pytest.approx(0.01)
 
 
-def test_without_a_rate_it_is_always_time() -> None:
+def test_without_a_rate_a_step_is_always_due() -> None:
     pace = Pace(None, now=5.0)
     pace.took()
     assert pace.wait_s(5.0) == 0.0

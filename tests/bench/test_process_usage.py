@@ -1,4 +1,4 @@
-"""Usage as the kernel counts it."""
+"""CPU time and memory are those that the kernel counts."""
 
 import os
 import subprocess
@@ -16,7 +16,7 @@ def burn(seconds: float) -> None:
         pass
 
 
-def test_reads_the_same_of_this_process_by_either_way() -> None:
+def test_this_process_has_the_same_cpu_time_by_its_pid() -> None:
     burn(0.02)
     mine, by_pid, after = cpu_s(), cpu_s(os.getpid()), cpu_s()
     assert mine <= by_pid <= after

@@ -1,4 +1,4 @@
-"""The bar says requests, tokens a second and what is left."""
+"""The bar shows requests, tokens a second and the time that is left."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tokenpipe.bench.progress import Progress
 from tokenpipe.bench.progress_bar import progress_bar
 
 
-def test_shows_tokens_their_rate_and_what_is_left() -> None:
+def test_shows_requests_the_token_rate_and_the_time_left() -> None:
     out = io.StringIO()
     with progress_bar(Console(file=out, force_terminal=True, width=80)) as shown:
         for tokens in range(0, 5001, 1000):

@@ -1,4 +1,4 @@
-"""Samples are bounded, and percentiles are those of the durations kept."""
+"""The number of samples is bounded, and percentiles are those of the kept samples."""
 
 import numpy as np
 import pytest
@@ -6,7 +6,7 @@ import pytest
 from tokenpipe.bench.samples import Samples, percentiles_us
 
 
-def test_samples_keep_the_last() -> None:
+def test_the_last_samples_are_kept() -> None:
     samples = Samples(size=4)
     assert samples.us() == {}
     for ns in (9_000_000, 1000, 2000, 3000, 4000):
@@ -20,5 +20,5 @@ def test_a_size_is_a_power_of_two() -> None:
         Samples(size=3)
 
 
-def test_percentiles_of_nothing_are_nothing() -> None:
+def test_no_samples_have_no_percentiles() -> None:
     assert percentiles_us(np.zeros(0, dtype=np.int64)) == {}

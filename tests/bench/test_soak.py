@@ -1,4 +1,4 @@
-"""A whole production trace, where it is at hand; and a run whose processes keep being stopped."""
+"""A whole production trace, and a run whose processes are often stopped."""
 
 from __future__ import annotations
 
@@ -16,25 +16,24 @@ from tokenpipe.bench.progress import Progress
 from tokenpipe.bench.run import run
 from tokenpipe.bench.trace_files import load
 
-BESIDE = Path(__file__).parents[2].parent / "shared" / "traces"
-AZURE = Path(os.environ.get("TOKENPIPE_TRACES", BESIDE)) / "azure_llm_2023_conv.csv"
+AZURE = Path(os.environ.get("TOKENPIPE_TRACES", "traces")) / "azure_llm_2023_conv.csv"
 
 
 @pytest.mark.soak
 @pytest.mark.timeout(600)
 @pytest.mark.skipif(not AZURE.exists(), reason="no traces in $TOKENPIPE_TRACES")
-def test_a_whole_trace_comes_through_token_by_token() -> None:
+def test_each_token_of_a_whole_trace_arrives() -> None:
     trace = load(AZURE)
     assert len(trace.arrivals) == 19_366 and trace.skipped == 0
     report = run(Options(trace=AZURE, speed_up=120.0, batch=256, abort_rate=0.0))
     assert report["ok"], report
     assert report["ended"] == report["reasons"]["length"] == 19_366
     assert report["tokens_out"] == trace.output_tokens > 4_000_000
-    assert report["events"]["preempt"] > 100  # it was not a quiet ride
+    assert report["events"]["preempt"] > 100  # so the run had preemptions too
 
 
 class Stopper:
-    """Stop a child of this process now and then (SIGSTOP), for up to a few seconds."""
+    """Stop a child of this process at random times by SIGSTOP, for 3 s at most."""
 
     def __init__(self, seed: int) -> None:
         self.stops = 0
@@ -50,7 +49,7 @@ class Stopper:
             return
         self._due = now + self._chance.uniform(0.0, 0.5)
         pid = self._chance.choice(children)
-        os.kill(pid, signal.SIGSTOP)  # one that has just ended is still there for us to reap
+        os.kill(pid, signal.SIGSTOP)  # its pid is not reused before it is reaped
         self.stops += 1
         timer = threading.Timer(self._chance.choice([0.1, 0.5, 1.5, 3.0]), goes_on, (pid,))
         timer.start()
@@ -64,7 +63,7 @@ class Stopper:
 def goes_on(pid: int) -> None:
     try:
         os.kill(pid, signal.SIGCONT)
-    except ProcessLookupError:  # it was told to end meanwhile
+    except ProcessLookupError:  # it has ended
         return
 
 
@@ -72,7 +71,9 @@ def goes_on(pid: int) -> None:
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("seed", range(4))
 @pytest.mark.parametrize("consume", ["columns", "streams"])
-def test_a_stopped_process_is_alive_and_nothing_is_lost(seed: int, consume: str) -> None:
+def test_a_stopped_process_is_not_taken_for_dead_and_nothing_is_lost(
+    seed: int, consume: str
+) -> None:
     stopper = Stopper(seed)
     options = Options(
         batch=16,

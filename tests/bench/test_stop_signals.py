@@ -13,7 +13,7 @@ from tokenpipe.bench.stop_signals import SIGNALS, StopSignals
 
 @pytest.fixture(autouse=True)
 def handlers() -> Iterator[None]:
-    """Give the signals back to whoever had them before."""
+    """Restore the handlers after the test."""
     before = {number: signal.getsignal(number) for number in SIGNALS}
     yield
     for number, handler in before.items():

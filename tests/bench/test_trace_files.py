@@ -44,7 +44,7 @@ def test_other_columns_order_blank_lines_and_a_byte_order_mark_do_not_matter(
     assert load(written(tmp_path, text)).arrivals == (Arrival(0.0, 6758, 500),)
 
 
-def test_arrivals_are_put_in_order_from_second_0(tmp_path: Path) -> None:
+def test_arrivals_are_sorted_and_begin_at_second_0(tmp_path: Path) -> None:
     trace = load(written(tmp_path, MOONCAKE.splitlines()[0] + "\n9000,1,2\n5000,3,4\n"))
     assert trace.arrivals == (Arrival(0.0, 3, 4), Arrival(4.0, 1, 2))
 
@@ -72,7 +72,9 @@ def test_requests_without_output_are_left_out_and_counted(tmp_path: Path) -> Non
         (AZURE + "2023-11-16 18:15:46.x,2,3\r\n", ":4: TIMESTAMP"),
     ],
 )
-def test_says_what_is_wrong_and_where(tmp_path: Path, text: str | bytes, complaint: str) -> None:
+def test_an_error_says_what_is_wrong_and_where(
+    tmp_path: Path, text: str | bytes, complaint: str
+) -> None:
     file = written(tmp_path, text)
     with pytest.raises(ConfigError) as error:
         load(file)

@@ -1,4 +1,4 @@
-"""Verdicts are added, and count as wrong all that is not right."""
+"""Verdicts can be added, and each kind of wrong token counts as wrong."""
 
 from dataclasses import fields
 

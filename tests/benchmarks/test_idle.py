@@ -1,4 +1,4 @@
-"""A topology that has nothing to do sleeps, and wakes for the next request."""
+"""An idle topology sleeps, and serves the next request."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from tokenpipe.topology import Topology
 
 @pytest.fixture(scope="module", autouse=True)
 def tracker() -> None:
-    """Start the standard library's own helper process, which stays until we end."""
+    """Start the resource tracker of the standard library, which lives as long as this process."""
     resource_tracker.ensure_running()
 
 
 @pytest.mark.case("B71")
-def test_nobody_spins_and_the_next_request_is_served() -> None:
-    """Bounds far above what is measured and far below a busy loop: its own CPU, not the wall's."""
+def test_no_process_spins_and_the_next_request_is_served() -> None:
+    """The bounds are far above the measured values and far below a busy loop."""
     topology = Topology.model_validate(
         {
             "data_parallel_size": 2,

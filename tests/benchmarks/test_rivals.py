@@ -1,4 +1,4 @@
-"""Every rival does the whole job, token by token, or it is no rival."""
+"""Each rival delivers each token, and a fault of its path is found."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tokenpipe.bench.verdict import Verdict
 
 @pytest.fixture(scope="module", autouse=True)
 def tracker() -> None:
-    """Start the standard library's own helper process, which stays until we end."""
+    """Start the resource tracker of the standard library, which lives as long as this process."""
     resource_tracker.ensure_running()
 
 
@@ -28,7 +28,7 @@ WORK = Workload(batch=12, clients=3)
 
 
 def play(label: str, work: Workload, steps: int, max_tokens: int) -> list[list[Any]]:
-    """Carry steps through a rival in this process; return each client's messages."""
+    """Send steps through a rival in this process; return the messages of each client."""
     slots = range(work.batch)
     owners = [work.client_of(slot) for slot in slots]
     keys = [key(owner, slot // work.clients) for slot, owner in zip(slots, owners, strict=True)]
@@ -42,7 +42,7 @@ def play(label: str, work: Workload, steps: int, max_tokens: int) -> list[list[A
         if step == steps - 1:
             row[:] = EOS
         elif step == 3:
-            row[5] = EOS  # one request ends before the others, and still gets rows
+            row[5] = EOS  # one request ends before the others; the worker still sends rows for it
         for client, message in process.messages(
             send.message(step, np.arange(work.batch, dtype=np.int64), row)
         ):
@@ -102,7 +102,7 @@ def test_carries_paced_steps_to_a_consumer_a_request(label: str) -> None:
     assert report["item_tokens"]["p50"] >= 1
 
 
-def test_a_lost_message_is_found_out(label: str) -> None:
+def test_a_lost_message_is_found(label: str) -> None:
     receive = RIVALS[label].Receive()
     messages = play(label, WORK, 20, 1 << 20)[0]
     del messages[10]

@@ -1,4 +1,4 @@
-"""The programs that take minutes: small here, whole in the soak."""
+"""Short runs of the programs that take minutes; the soak tests run them whole."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ ROOT = Path(__file__).parents[2]
 
 @pytest.fixture(scope="module", autouse=True)
 def tracker() -> None:
-    """Start the standard library's own helper process, which stays until we end."""
+    """Start the resource tracker of the standard library, which lives as long as this process."""
     resource_tracker.ensure_running()
 
 
@@ -47,10 +47,10 @@ def test_growth_is_the_difference_of_two_medians() -> None:
         samples.add(float(second), 50.0 + (5.0 if second == 20 else 0.0) + second / 100)
     assert len(samples.pairs()) == 100
     begin, end = watch.grown_mib("engine", 20.0, 100.0)
-    assert end - begin == pytest.approx(0.75, abs=0.02)  # the spike is none
+    assert end - begin == pytest.approx(0.75, abs=0.02)  # the single high sample does not count
 
 
-def test_it_watches_every_process_and_judges(tmp_path: Path) -> None:
+def test_each_process_is_watched(tmp_path: Path) -> None:
     options = "--seconds 2 --warm-up 1 --limit 1000 --rate 2000 --json".split()
     done = soak(*options, str(tmp_path / "out.json"))
     assert done.returncode == 0, done.stdout + done.stderr
