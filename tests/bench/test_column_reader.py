@@ -35,7 +35,7 @@ class ScriptedClient:
         self.submitted.append(params.max_tokens)
         return BASE + len(self.submitted)
 
-    def give_up(self, key: int) -> None:
+    def cancel(self, key: int) -> None:
         self.cancelled.append(key)
 
     def frames(self, timeout_s: float) -> Iterator[OutputFrame]:
