@@ -79,7 +79,6 @@ MISSING = {
     "runners/step_launcher",
     "runners/warm_up",
     "serve/launch",
-    "serve/processes",
     "serve/signals",
     "transport/admission",
     "transport/context",
