@@ -43,7 +43,7 @@ class FakeEngine:
         self.endpoint = self.instance.directory
         self.heard: list[Submit | Cancel] = []
         self.gone: list[int] = []  # clients that ended or died
-        self._topology = topology
+        self.topology = topology
         self._reply = reply
         self._calls: SimpleQueue[Callable[[], None]] = SimpleQueue()
         self._stop = threading.Event()
@@ -61,7 +61,7 @@ class FakeEngine:
 
     @property
     def _processors(self) -> range:
-        return range(self._topology.processor_count)
+        return range(self.topology.processor_count)
 
     def _listen(self, index: int) -> LaneReceiver:
         lane = open_receiver(
@@ -78,6 +78,10 @@ class FakeEngine:
     def send(self, client: int, *rows: Row, source: int = 0) -> None:
         """Send rows as processor `source`, or as the engine itself (-1). Engine thread only."""
         self._unsent.append((self._outputs[client][source], rows))
+
+    def knows(self, client: int) -> bool:
+        """Whether this client can be sent output."""
+        return client in self._outputs
 
     def call(self, function: Callable[[], None]) -> None:
         """Run something in the engine's thread."""

@@ -16,7 +16,7 @@ from tests.client.frames import Row
 from tests.conftest import eventually
 from tokenpipe.client import AsyncClient, AsyncStream
 from tokenpipe.client.client_core import FRAMES_AT_ONCE
-from tokenpipe.errors import LaneBusy, LaneClosed, LaneLost, TokenpipeError
+from tokenpipe.errors import LaneClosed, LaneLost
 from tokenpipe.topology import Topology
 from tokenpipe.types import FinishReason, RequestOutput, SamplingParams
 from tokenpipe.wire import Cancel, Submit
@@ -203,30 +203,6 @@ def test_closing_ends_open_streams_with_an_error(runtime_dir: Path) -> None:
 
     with fake_engine(runtime_dir, only_listen) as engine:
         run(main(engine))
-
-
-def test_places_and_names_are_exclusive(runtime_dir: Path) -> None:
-    async def main(engine: FakeEngine) -> None:
-        async with AsyncClient(engine.endpoint, name="a") as a:
-            with pytest.raises(LaneBusy, match="name 'a' is taken"):
-                await AsyncClient(engine.endpoint, name="a").open()
-            async with AsyncClient(engine.endpoint, name="b") as b:
-                assert (a.index, b.index) == (0, 1)
-                with pytest.raises(LaneBusy, match="all 2 client places"):
-                    await AsyncClient(engine.endpoint, name="c").open()
-        async with AsyncClient(engine.endpoint, name="a") as again:
-            assert again.index == 0
-
-    with fake_engine(runtime_dir, serve) as engine:
-        run(main(engine))
-
-
-def test_no_instance_no_client(runtime_dir: Path) -> None:
-    async def main() -> None:
-        with pytest.raises(TokenpipeError):
-            await AsyncClient(runtime_dir / "nothing").open()
-
-    run(main())
 
 
 @pytest.mark.case("B19")

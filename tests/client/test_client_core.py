@@ -74,42 +74,6 @@ def test_a_flood_is_fed_a_frame_at_a_time_so_that_items_stay_small() -> None:
     assert core.frames_at_once == FRAMES_AT_ONCE
 
 
-def test_keys_are_of_this_client_life_and_never_repeat() -> None:
-    core = make_core()
-    keys = [stream.key for _ in range(3) for stream in start(core, "same", n=2)]
-    assert len(set(keys)) == 6
-    assert {key >> 32 for key in keys} == {0x1234_5678}
-
-
-def test_n_samples_are_requests_of_their_own() -> None:
-    submits = make_core().expand([1], SamplingParams(n=3, seed=7), "r")
-    assert [submit.parent for submit in submits] == [0, submits[0].key, submits[0].key]
-    assert [submit.sample_index for submit in submits] == [0, 1, 2]
-    assert [submit.params.seed for submit in submits] == [7, 8, 9]
-    assert {submit.params.n for submit in submits} == {1}
-
-
-@pytest.mark.parametrize("prompt", [[-1], [1 << 31], ["a"], [1.5]])
-def test_a_wrong_prompt_is_refused_before_anything_is_sent(prompt: list[int]) -> None:
-    core = make_core()
-    with pytest.raises(ValueError, match="prompt_token_ids"):
-        core.expand(prompt, SamplingParams())
-    assert len(core) == 0
-
-
-def test_the_vocabulary_bounds_a_prompt() -> None:
-    core = make_core(vocab_size=100)
-    with pytest.raises(ValueError, match=r"^prompt_token_ids: 100 is outside of vocab_size 100$"):
-        core.expand([1, 100, 2], SamplingParams())
-    with pytest.raises(ValueError, match=r"-1 is not a token id"):
-        core.expand([99, -1], SamplingParams())
-    (submit,) = core.expand(iter([0, 99]), SamplingParams())
-    assert submit.prompt_token_ids == (0, 99)
-    assert core.expand([], SamplingParams())[0].prompt_token_ids == ()
-    largest = (1 << 31) - 1
-    assert make_core().expand([largest], SamplingParams())[0].prompt_token_ids == (largest,)
-
-
 @given(st.data())
 def test_any_rows_in_any_repetition_give_each_token_once(data: st.DataObject) -> None:
     tokens = list(range(100, 100 + data.draw(st.integers(0, 40))))

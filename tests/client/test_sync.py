@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -15,7 +14,7 @@ from tokenpipe.client import Client
 from tokenpipe.errors import LaneClosed, LaneError, LaneLost
 from tokenpipe.topology import Topology
 from tokenpipe.types import FinishReason, SamplingParams
-from tokenpipe.wire import Cancel, Message, Submit
+from tokenpipe.wire import Cancel, Submit
 
 
 def test_requests_are_read_in_any_order(runtime_dir: Path) -> None:
@@ -151,22 +150,3 @@ def test_what_cannot_be_opened_or_sent_does_not_run(runtime_dir: Path) -> None:
         assert eventually(lambda: engine.heard) and len(engine.heard) == 1
         assert client.abort("r") == 1
         del kept
-
-
-def test_a_request_that_was_sent_before_an_exception_is_cancelled(runtime_dir: Path) -> None:
-    """The handler of a signal raises right behind the sending, wherever that is."""
-    with fake_engine(runtime_dir, only_listen) as engine, Client(engine.endpoint) as client:
-        sent = client._lanes.send
-
-        def send_and_raise(messages: Sequence[Message]) -> None:
-            sent(messages)
-            raise KeyboardInterrupt
-
-        client._lanes.send = send_and_raise  # type: ignore[method-assign]
-        with pytest.raises(KeyboardInterrupt):
-            client.generate([1], SamplingParams(n=2), "r")
-        client._lanes.send = sent  # type: ignore[method-assign]
-        assert client.abort("r") == 0  # sends what waits
-        assert eventually(lambda: len(engine.heard) == 4)
-        keys = [message.key for message in engine.heard[:2]]
-        assert engine.heard[2:] == [Cancel(key) for key in keys]
