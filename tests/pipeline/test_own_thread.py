@@ -12,7 +12,7 @@ import pytest
 
 from tokenpipe import Client, Pipeline, Publisher, StartupError, Topology
 
-SAID = "This process owns the pipeline: poll it in another thread"
+SAID = "This process owns the pipeline: poll the pipeline in another thread"
 
 
 @pytest.mark.parametrize("face", [Client, Publisher])

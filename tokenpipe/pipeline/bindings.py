@@ -1,8 +1,8 @@
 """Keep the engine's table: which request sits in which slot under which handle. No I/O.
 
-A request enters with its submit and leaves with its outcome; a handle enters with its bind and
-leaves when it is released. What the processors report in handles becomes events about requests
-here, so an engine never sees a bare handle it did not get from `bind`.
+A request enters with its submit and leaves with its outcome. A handle enters with its bind and
+leaves when it is released. This table turns the handles in processors' reports into requests, so
+an engine sees only handles that it got from `bind`.
 """
 
 from __future__ import annotations
@@ -16,19 +16,19 @@ from tokenpipe.types import MAX_GENERATION, Request, make_handle, split_handle
 
 @dataclass(slots=True)
 class Entry:
-    """One live request. `output_token_ids` and `text` are what its last binding left behind."""
+    """One live request. `output_token_ids` and `text` come from its last binding."""
 
     request: Request
     handle: int | None = None
     output_token_ids: tuple[int, ...] = ()
-    text: tuple[int, bytes] = (0, b"")  # bytes that its client has, and what was held back
+    text: tuple[int, bytes] = (0, b"")  # (bytes that its client has, bytes that were held back)
     annex_offset: int = 0  # bytes of annexes that its client has
-    abort_requested: bool = False  # its client gave it up, the engine was told once
+    abort_requested: bool = False  # its client cancelled it, and the engine was told once
 
 
 @dataclass(slots=True)
 class Binding:
-    """One handle. `open` until its outcome came; kept until it is released."""
+    """One handle. It is `open` until its outcome and stays in the table until its release."""
 
     entry: Entry
     open: bool = True
@@ -48,28 +48,28 @@ class BindingTable:
     # --- requests ---
 
     def add(self, request: Request) -> bool:
-        """Enter a submitted request; False where its key is already there."""
+        """Add a submitted request. Return False where its key exists already."""
         if request.internal_id in self.requests:
             return False
         self.requests[request.internal_id] = Entry(request)
         return True
 
     def entry(self, request: Request) -> Entry | None:
-        """Find a live request, None once it had its outcome."""
+        """Return the entry of a live request, None after its outcome."""
         return self.requests.get(request.internal_id)
 
     def end(self, entry: Entry) -> None:
-        """Take a request out after its final outcome."""
+        """Remove a request after its final outcome."""
         self.requests.pop(entry.request.internal_id, None)
 
     def of_client(self, client: int) -> list[Entry]:
-        """List the live requests of a client."""
+        """Return the live requests of a client."""
         return [e for e in self.requests.values() if e.request.client == client]
 
     # --- bindings ---
 
     def bind(self, request: Request, dp_rank: int, slot: int) -> tuple[int, Entry]:
-        """Give the slot's next handle to a live, unbound request.
+        """Bind a live, unbound request to a slot; return the new handle and the entry.
 
         Raises `SlotBusy` where the slot's binding has no outcome and is not being aborted, and
         `TokenpipeError` for a request that is unknown, ended or bound.
@@ -104,9 +104,9 @@ class BindingTable:
         return handle, entry
 
     def find(self, what: Request | int) -> Binding | None:
-        """Find the open binding of a request or handle, None where there is none.
+        """Return the open binding of a request or handle, None where there is none.
 
-        Raises `TokenpipeError` for a number that never is a handle.
+        Raises `TokenpipeError` for a number that cannot be a handle.
         """
         if isinstance(what, Request):
             entry = self.requests.get(what.internal_id)
@@ -121,9 +121,9 @@ class BindingTable:
     def close(
         self, handle: int, *, output_token_ids: Sequence[int] | None = None
     ) -> Binding | None:
-        """Note a binding's outcome: with ids its request lives on from them, else it has ended.
+        """Note a binding's outcome. With ids the request lives on, otherwise it has ended.
 
-        None where the handle is unknown or had its outcome: the report is late.
+        Return None where the handle is unknown or has its outcome already: the report is late.
         """
         binding = self.bindings.get(handle)
         if binding is None or not binding.open:
@@ -138,17 +138,17 @@ class BindingTable:
         return binding
 
     def release(self, handle: int) -> Entry | None:
-        """Forget a handle; None where it is unknown."""
+        """Remove a handle. Return its entry, None where the handle is unknown."""
         binding = self.bindings.pop(handle, None)
         return None if binding is None else binding.entry
 
     def handles_of(self, dp_ranks: Sequence[int]) -> Iterator[tuple[int, Binding]]:
-        """Walk the handles of some DP ranks that are not yet released."""
+        """Yield the handles of these DP ranks that are not released."""
         wanted = set(dp_ranks)
         for handle, binding in list(self.bindings.items()):
             if split_handle(handle)[0] in wanted:
                 yield handle, binding
 
     def floors(self, dp_rank: int) -> tuple[int, ...]:
-        """Return the latest generation of every slot: what a restarted processor calls dead."""
+        """Return the latest generation of each slot. A new processor takes all of them for dead."""
         return tuple(self._generations[dp_rank])

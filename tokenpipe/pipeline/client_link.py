@@ -1,4 +1,4 @@
-"""Hold the engine's two lanes to each client: submits in, final rows of unbound requests out."""
+"""Connect the engine with a client: a lane for submits and a lane for final rows."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ OWN_OUTPUT_BYTES = 1 << 24
 
 
 class ClientLink:
-    """One client's place in the engine, taken or free."""
+    """The lanes to one client index, with or without a client."""
 
     def __init__(
         self,
@@ -38,9 +38,9 @@ class ClientLink:
         waiter: Waiter,
         clock: Callable[[], float],
     ) -> None:
-        """Bind the submit lane of client `index`; its lanes' ports stand in `waiter`."""
+        """Bind the submit lane of client `index`; add the lanes' ports to `waiter`."""
         self.index = index
-        self.client = 0  # incarnation of the client that is there, 0 for none
+        self.client = 0  # incarnation of the present client, 0 for none
         self.bad_messages = 0
         self._instance = instance
         self._clock = clock
@@ -62,13 +62,13 @@ class ClientLink:
 
     @property
     def next_deadline(self) -> float:
-        """When `read` or `flush` is due next without anything having come."""
+        """The time at which `read` or `flush` is due next if no message comes."""
         if self._output is None:
             return self._submits.next_deadline
         return min(self._submits.next_deadline, self._output.next_deadline)
 
-    def lost_clients(self) -> Iterator[tuple[int, str]]:
-        """Yield (incarnation, "") for a client that came, (0, reason) for one that went."""
+    def client_changes(self) -> Iterator[tuple[int, str]]:
+        """Yield (incarnation, "") for a client that has come, (0, reason) for one that has left."""
         self._submits.tick(self._clock())
         for change in self._submits.peer_events():
             if isinstance(change, PeerUp):
@@ -79,7 +79,7 @@ class ClientLink:
                 yield 0, change.reason if isinstance(change, PeerDown) else "closed"
 
     def read(self) -> Iterator[Message]:
-        """Yield what the client asked for, in order."""
+        """Yield the client's messages, in order."""
         for item in self._submits.recv():
             if isinstance(item, Gap):
                 self.bad_messages += 1
@@ -98,8 +98,8 @@ class ClientLink:
         self._output = open_sender(
             self._instance,
             own_output_lane(self.index),
-            # A lane of its own for each client: the one to its predecessor, which may reach the
-            # same socket until it is gone, would share its route and be taken for it.
+            # Each client gets a new incarnation of this sender. The lane to the predecessor may
+            # still connect to the same socket; with one route for both, they would be confused.
             me=Peer(self._me.role, self._me.rank, new_incarnation()),
             to=Role("client", str(self.index)),
             bound_bytes=OWN_OUTPUT_BYTES,
@@ -117,20 +117,20 @@ class ClientLink:
             lane.close(timeout_s)
 
     def add(self, row: FinalRow) -> None:
-        """Queue a final row; one for each live request of the client at most.
+        """Queue a final row, at most one for each live request of the client.
 
-        One of a client that was here before is dropped: a key begins with its client's 32 bits.
+        A row for an earlier client is dropped: a key begins with 32 bits of its client.
         """
         if self.client and row.key >> 32 == self.client & 0xFFFFFFFF:
             self._rows.append(row)
 
     def flush(self) -> None:
-        """Send queued rows as far as the lane's bound goes; read acknowledgements."""
+        """Send as many queued rows as the lane's bound allows; read acknowledgements."""
         lane = self._output
         if lane is None:
             return
         lane.poll()
-        if lane.lost:  # nobody is there to read them; that it is gone, `lost_clients` will say
+        if lane.lost:  # no client reads them; `client_changes` reports the loss
             self._rows.clear()
         while self._rows:
             rows = self._rows[:ROWS_PER_FRAME]

@@ -1,4 +1,4 @@
-"""Serve all clients: what they ask for becomes events; what no processor holds ends here."""
+"""Serve all clients: turn their messages into events and send them final rows."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from .final_rows import FinalRow
 from .outcomes import Outcomes
 
 DRAINING = "the engine is shutting down"
-NO_TOKENIZER = "stop strings are found in text, and the topology has no tokenizer"
+NO_TOKENIZER = "stop strings need text, and the topology has no tokenizer"
 
 
 class Clients:
-    """The places for clients, taken or free, and the requests that come from them."""
+    """The lanes to all clients, and the requests that come from them."""
 
     def __init__(
         self,
@@ -33,7 +33,7 @@ class Clients:
         outcomes: Outcomes,
         clock: Callable[[], float],
     ) -> None:
-        """Open no place yet."""
+        """Open no lane yet."""
         self.draining = False
         self._instance = instance
         self._topology = topology
@@ -45,7 +45,7 @@ class Clients:
         self._links: list[ClientLink] = []
 
     def open(self) -> None:
-        """Bind the submit lane of every place."""
+        """Bind the submit lane of each client index."""
         for index in range(self._topology.clients):
             self._links.append(
                 ClientLink(
@@ -55,17 +55,17 @@ class Clients:
 
     @property
     def next_deadline(self) -> float:
-        """When `serve` is due next without anything having come."""
+        """The time at which `serve` is due next if no message comes."""
         return min((link.next_deadline for link in self._links), default=float("inf"))
 
     def present(self) -> list[Message]:
-        """Return the commands that tell a new processor which clients are there."""
+        """Return the commands that announce the present clients to a new processor."""
         return [OpenClient(link.index, link.client) for link in self._links if link.client]
 
     def serve(self) -> Iterator[Event | OpenClient | CloseClient]:
-        """Read every client; yield events for the engine and commands for every processor."""
+        """Read all clients. Yield events for the engine and commands for all processors."""
         for link in self._links:
-            for incarnation, reason in link.lost_clients():
+            for incarnation, reason in link.client_changes():
                 if incarnation:
                     yield OpenClient(link.index, incarnation)
                 else:
@@ -81,14 +81,14 @@ class Clients:
                         link.bad_messages += 1
 
     def send(self, rows: Iterable[FinalRow]) -> None:
-        """Send final rows, and what earlier calls had to leave."""
+        """Send final rows, and the rows that earlier calls could not send."""
         for row in rows:
             self._links[row.client].add(row)
         for link in self._links:
             link.flush()
 
     def close(self, end: float) -> None:
-        """Close every place by the time `end`."""
+        """Close all lanes by the time `end`."""
         for link in self._links:
             link.close(max(0.0, min(1.0, end - self._clock())))
 

@@ -1,4 +1,4 @@
-"""Hold the last word on requests that no processor holds, and write it as OutputFrames. No I/O."""
+"""Make the final rows of requests that no processor holds. No I/O."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from tokenpipe._core import pack_output
 from tokenpipe.types import FINISH_CODES, ErrorCode, FinishReason, Request
 from tokenpipe.wire import OutputColumn
 
-PIPELINE = 0xFFFF  # the "processor" of an OutputFrame that the pipeline itself wrote
+PIPELINE = 0xFFFF  # the processor number of an OutputFrame that the pipeline wrote
 ROWS_PER_FRAME = 512
-ERROR_BYTES = 2048  # so that a full frame fits the lane, each row with the most held-back text
+ERROR_BYTES = 2048  # a frame of such rows, each with the longest held-back text, fits the lane
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +30,7 @@ class FinalRow:
     error: str = ""
     error_field: str = ""
     text_offset: int = 0
-    text: bytes = b""  # what was held back when it was last bound
+    text: bytes = b""  # bytes that its last binding held back
 
 
 def pack_final_rows(lane: tuple[int, int, int, int], rows: Sequence[FinalRow]) -> bytes:
@@ -61,13 +61,13 @@ def pack_final_rows(lane: tuple[int, int, int, int], rows: Sequence[FinalRow]) -
 class RecentlyEnded:
     """Remember the last requests that a processor ended.
 
-    A processor hands its client the final row before it reports the outcome, but a kill can take
-    the first out of its socket's buffer and leave the second. So when it dies, these get a final
-    row as well; a client that had its own does not know the key any more and drops it.
+    A processor sends its client the final row before it reports the outcome. A kill can still lose
+    the row in its socket's buffer and leave the report. So when a processor dies, these requests
+    get a final row too. A client that has its own final row drops the second one.
     """
 
     def __init__(self, capacity: int = 1 << 14) -> None:
-        # Written once through, so that a long life takes no more memory than a short one.
+        # All pages are written now, so that memory does not grow with the age of the process.
         self._keys = np.ones(capacity, np.uint64)
         self._clients = np.ones(capacity, np.uint32)
         self._ranks = np.full(capacity, -1, np.int32)
@@ -82,7 +82,7 @@ class RecentlyEnded:
         self._at = (at + 1) % len(self._keys)
 
     def take(self, dp_ranks: Sequence[int]) -> Iterator[tuple[int, int]]:
-        """Yield (client, key) of those of some ranks, and forget them."""
+        """Yield (client, key) of the requests of these ranks, and forget them."""
         (found,) = np.nonzero(np.isin(self._ranks, dp_ranks))
         self._ranks[found] = -1
         yield from zip(self._clients[found].tolist(), self._keys[found].tolist(), strict=True)

@@ -1,4 +1,4 @@
-"""Hold the engine's two lanes to each processor: commands out, reports in."""
+"""Connect the engine with a processor: a lane for commands and a lane for reports."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from tokenpipe.errors import FrameError
 from tokenpipe.transport import Gap, LaneReceiver, LaneSender, Waiter
 from tokenpipe.wire import ControlQueue, Message, unpack_control
 
-MESSAGES_PER_FRAME = 256  # a bind may carry all ids of a long output
+MESSAGES_PER_FRAME = 256  # a bind can hold all ids of a long output
 
 
 class ProcessorLink:
-    """One processor as the engine sees it, from its start to its death."""
+    """The lanes to one processor, from its start to its death."""
 
     def __init__(
         self,
@@ -23,11 +23,11 @@ class ProcessorLink:
         waiter: Waiter,
         clock: Callable[[], float],
     ) -> None:
-        """Stand on lanes that were made for it; their ports stand in `waiter`."""
+        """Use these two lanes; add their ports to `waiter`."""
         self.index = index
         self.ranks = ranks
-        self.trouble = ""  # what it reported cannot be read: it is to be replaced
-        self.death = ""  # how its process ended, once that is known
+        self.trouble = ""  # why its reports cannot be read; it must then be replaced
+        self.death = ""  # how its process ended; empty while it runs
         self.closed = False
         self._commands = commands
         self._reports = reports
@@ -39,34 +39,34 @@ class ProcessorLink:
 
     @property
     def ready(self) -> bool:
-        """Whether both lanes have said hello and welcome."""
+        """Whether both lanes are connected and welcomed."""
         return self._commands.ready and self._reports.sender != 0
 
     @property
     def next_deadline(self) -> float:
-        """When `poll` is due next without anything having come."""
+        """The time at which `poll` is due next if no message comes."""
         if self.closed:
             return float("inf")
         return min(self._commands.next_deadline, self._reports.next_deadline)
 
     def dispatch(self, messages: Sequence[Message]) -> None:
-        """Send commands, or keep them while the processor is not there or its lane is full."""
+        """Send commands. They wait here while the processor is not ready or its lane is full."""
         if not self.closed:
             self._waiting.extend(messages)
             self._waiting.send(self._commands)
 
     def poll(self) -> list[Message]:
-        """Return the processor's reports; sets `trouble` where they end in something unreadable."""
+        """Return the processor's reports. Set `trouble` where a report cannot be read."""
         if self.closed or self.trouble:
             return []
         self._commands.poll()
         self._waiting.send(self._commands)
-        self._reports.peer_events()  # that it is gone, its process says; see `died`
+        self._reports.peer_events()  # the process's end is reported to `died`
         reports: list[Message] = []
         for item in self._reports.recv():
             try:
                 if isinstance(item, Gap):
-                    raise FrameError(f"{item} are lost for good")
+                    raise FrameError(f"{item} are lost")
                 reports += unpack_control(item)[1]
             except FrameError as error:
                 self.trouble = f"its reports cannot be read: {error}"
@@ -76,17 +76,17 @@ class ProcessorLink:
         return reports
 
     def died(self, reason: str) -> None:
-        """Hear that its process ended: what it had reported is still to be read."""
+        """Note that its process has ended. Its last reports can still be read."""
         self.death = reason
         self._reports.doubt(self._clock())
 
     @property
     def exhausted(self) -> bool:
-        """Whether a dead processor's last report has been read."""
+        """Whether the processor is dead and its last report was read."""
         return bool(self.death) and (bool(self.trouble) or not self._reports.sender)
 
     def close(self, timeout_s: float) -> None:
-        """End the command lane, which tells the processor to finish, and close the other."""
+        """End the command lane, which makes the processor finish; close the report lane."""
         if self.closed:
             return
         self.closed = True

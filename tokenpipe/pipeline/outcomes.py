@@ -1,4 +1,4 @@
-"""Turn what processors report in handles into events about requests. No I/O."""
+"""Turn the reports of processors into events. No I/O."""
 
 from __future__ import annotations
 
@@ -37,17 +37,17 @@ from .final_rows import FinalRow, RecentlyEnded
 
 
 class Outcomes:
-    """Apply reports to the table; collect the events and the final rows that follow."""
+    """Apply reports to the table; make the events and the final rows."""
 
     def __init__(self, table: BindingTable) -> None:
         """Start without events."""
         self._table = table
         self._final_rows: list[FinalRow] = []
         self._recently_ended = RecentlyEnded()
-        self.late_reports = 0  # for a handle that is unknown or had its outcome
+        self.late_reports = 0  # reports on a handle that is unknown or has its outcome
 
     def apply(self, report: Message) -> Event | None:
-        """Turn one report into its event; None where it changes nothing."""
+        """Return the event of a report, None where the report changes nothing."""
         event: Event | None = None
         match report:
             case HandleFinished():
@@ -93,7 +93,7 @@ class Outcomes:
         return Aborted(entry.request, report.handle, report.output_tokens)
 
     def _close(self, handle: int) -> Entry | None:
-        """End the request of a handle; its processor sent the final row."""
+        """End the request of a handle. Its processor has sent the final row."""
         binding = self._table.close(handle)
         if binding is None:
             return None
@@ -107,8 +107,8 @@ class Outcomes:
     ) -> Event | None:
         """Take a request back from its binding.
 
-        Where the engine's abort crossed the report, the request ends here: the processor drops an
-        abort of a handle that had its outcome.
+        The engine may have sent an abort that the processor read after this outcome and dropped.
+        The request then ends here.
         """
         known = self._table.bindings.get(report.handle)
         had = 0 if known is None else len(known.entry.output_token_ids)
@@ -116,7 +116,7 @@ class Outcomes:
         if binding is None:
             return None
         binding.entry.annex_offset = report.annex_offset
-        if len(report.output_token_ids) > had:  # else its text is as its last binding left it
+        if len(report.output_token_ids) > had:  # otherwise its text has not changed
             binding.entry.text = report.text_offset, report.text_tail
         if binding.aborting:
             return self.end_unbound(binding.entry, report.handle)
@@ -127,18 +127,18 @@ class Outcomes:
         return None if entry is None else Released(entry.request, report.handle, report.reason)
 
     def take_final_rows(self) -> list[FinalRow]:
-        """Return the final rows that are due since the last call."""
+        """Return the final rows since the last call."""
         rows, self._final_rows = self._final_rows, []
         return rows
 
     def end_unbound(self, entry: Entry, handle: int | None = None) -> Aborted:
-        """Abort a request that no slot holds; `handle` is its last one where it just had it."""
+        """Abort an unbound request. `handle` is the handle that it has just lost, if any."""
         request, offset = entry.request, len(entry.output_token_ids)
         self._end(entry, offset, FinishReason.ABORT)
         return Aborted(request, handle, offset)
 
     def reject(self, entry: Entry, code: ErrorCode, error: str, field: str = "") -> None:
-        """End an unbound request with an error; `field` is to blame, where it is not empty."""
+        """End an unbound request with an error. `field` names its wrong field, or is empty."""
         self._end(entry, len(entry.output_token_ids), FinishReason.ERROR, code, error, field)
 
     def _end(
@@ -159,8 +159,8 @@ class Outcomes:
     def processor_lost(self, dp_ranks: Sequence[int], error: str) -> Iterable[Event]:
         """End every binding of a dead processor's ranks as `ErrorCode.LOST`, and release it.
 
-        How far the clients' streams are died with the processor, so the final rows end them
-        where they stand; `output_tokens` counts what the request had when it was bound.
+        Only the dead processor knew how far the clients' streams are. So the final rows have no
+        offset and end a stream where it is. `output_tokens` counts the tokens at the bind.
         """
         reason, code = FinishReason.ERROR, ErrorCode.LOST
         for handle, binding in self._table.handles_of(dp_ranks):

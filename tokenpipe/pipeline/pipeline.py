@@ -1,4 +1,4 @@
-"""Show an engine its one face: events in, commands out, everything else behind it."""
+"""The Pipeline: an engine reads events from it and gives it commands."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ from tokenpipe.wire import (
 from tokenpipe.worker import StepLane
 
 from .bindings import BindingTable, Entry
-from .commands import StepCommands
 from .outcomes import Outcomes
 from .processors import Death
 from .resources import Resources
+from .step_commands import StepCommands
 
 _STANDARD = ModelCard()
 
@@ -42,12 +42,12 @@ class Pipeline:
 
     Args:
         topology: a `Topology`, the path of a YAML file, or None for the defaults.
-        model_card: what API servers may ask of this engine, beside the standard fields. With None
-            they answer 503 until `set_model_card` is called.
+        model_card: the request fields that this engine accepts besides the standard ones. With
+            None, API servers answer 503 until `set_model_card` is called.
 
-    Raises `ConfigError` for a wrong topology or directory, or a tokenizer that is not there,
-    `LaneBusy` where an explicit name is held by a living instance, `StartupError` where a
-    processor does not become ready. All of its methods belong to the thread that made it.
+    Raises `ConfigError` for a wrong topology or directory or a missing tokenizer, `LaneBusy` where
+    a living instance holds the name, `StartupError` where a processor does not become ready. Only
+    the thread that made a pipeline may call its methods.
     """
 
     def __init__(
@@ -68,10 +68,10 @@ class Pipeline:
         self._events: list[Event] = []
         self._failure: ProcessorFailed | StartupError | None = None
         self._closed = False
-        self._fresh = False  # `wait` has looked just now
+        self._fresh = False  # `wait` has done the work of the next `poll`
         self._incarnations = [0] * topology.data_parallel_size
-        # Far from any slot's number, and elsewhere in each life: what somebody made up, or kept
-        # from an earlier engine, is nobody's handle.
+        # Generations begin at a large random number. So a number that a caller made up, or a
+        # handle of an earlier pipeline, is not a valid handle here.
         first = FIRST_GENERATION + secrets.randbelow(FIRST_GENERATION)
         self._table = BindingTable(topology.data_parallel_size, topology.slots_per_rank, first)
         self._outcomes = Outcomes(self._table)
@@ -91,23 +91,23 @@ class Pipeline:
 
     @property
     def endpoint(self) -> str:
-        """Directory that workers and clients are given to find this instance."""
+        """The instance's directory. Workers and clients find the instance by it."""
         return str(self._resources.instance.directory)
 
     @property
     def log_dir(self) -> Path:
-        """Where the processors' output goes."""
+        """The directory of the processors' log files."""
         return self._resources.log_dir
 
     @property
     def processor_pids(self) -> list[int]:
-        """Process ids of the processors, this process's own where they run inline."""
+        """Process ids of the processors; this process's own where they run inline."""
         if self._resources.pool.inline:
             return [os.getpid()]
         return [child.pid for child in self._resources.pool.children.values()]
 
     def problems(self) -> dict[str, str]:
-        """Name the processors that are late or silent, with the reason; empty is good."""
+        """Return the processors that are late or silent, with the reason of each."""
         return self._resources.pool.problems
 
     def fileno(self) -> int:
@@ -118,16 +118,15 @@ class Pipeline:
         return self._resources.waiter.fileno()
 
     def watch(self, fd: int) -> None:
-        """Let `wait` also return when this descriptor of yours is readable."""
+        """Make `wait` return also when this descriptor is readable."""
         self._resources.waiter.watch(fd)
 
     def wait(self, timeout_s: float | None = None) -> bool:
-        """Wait until `poll` has something, at most `timeout_s`; True, also where nothing came.
+        """Wait until `poll` has an event, at most `timeout_s`. Return False once it is closed.
 
-        False only once the pipeline is closed, so that `while pipe.wait():` is a loop.
-
-        With an inline processor this is where it works: an engine waits for its workers here.
-        Raises `ProcessorFailed` where a dead processor is given up and all events are read.
+        `while pipe.wait():` is a loop that ends with the pipeline. An inline processor works inside
+        this call, so an engine waits for its workers here. Raises `ProcessorFailed` after all
+        events are read where a dead processor is not started again.
         """
         self._guard.check("Pipeline")
         end = None if timeout_s is None else self._clock() + timeout_s
@@ -144,9 +143,10 @@ class Pipeline:
         return not self._closed
 
     def poll(self) -> list[Event]:
-        """Return what happened since the last call, in order; never blocks.
+        """Return the events since the last call, in order. Never blocks.
 
-        Raises `ProcessorFailed` where a dead processor is given up and all events are read.
+        Raises `ProcessorFailed` after all events are read where a dead processor is not started
+        again.
         """
         self._guard.check("Pipeline")
         self._resources.claim.attend()
@@ -161,7 +161,7 @@ class Pipeline:
     # --- what an engine orders ---
 
     def commands(self, dp_rank: int = 0) -> StepCommands:
-        """Begin a step's commands for a DP rank; they are sent when the `with` block ends."""
+        """Collect commands for a DP rank in a `with` block. The end of the block sends them."""
         self._check_open()
         return StepCommands(self._table, self, dp_rank, self.topology.tokenizer is not None)
 
@@ -172,9 +172,9 @@ class Pipeline:
         code: ErrorCode = ErrorCode.INVALID,
         field: str | None = None,
     ) -> None:
-        """End a request that is not bound with an error; its client reads all three.
+        """End a request that is not bound. Its client reads error, code and field.
 
-        `field` is the name of the request's field that is to blame, if one is.
+        `field` names the wrong field of the request, if there is one.
 
         Raises `ValueError` for ErrorCode.NONE, `TokenpipeError` for a request that is bound.
         """
@@ -190,26 +190,27 @@ class Pipeline:
         self._resources.clients.send(self._outcomes.take_final_rows())
 
     def set_model_card(self, card: ModelCard) -> None:
-        """Tell API servers what the model accepts from now on; `Request.extra` then has it.
+        """Tell API servers which fields the model accepts; `Request.extra` then has their values.
 
-        Raises OSError where the instance's directory cannot be written; the old card then holds.
+        Raises OSError where the directory cannot be written; the old card then stays valid.
         """
         self._check_open()
         write_model_card(self._resources.instance.directory, card)
 
     def step_lane(self, dp_rank: int = 0) -> StepLane:
-        """Return the lane of plans to a DP rank's workers, made at the first call.
+        """Return the step lane to a DP rank's workers. The first call makes it.
 
-        Raises `ConfigError` for a rank that there is not.
+        Raises `ConfigError` for a rank that does not exist.
         """
         self._check_open()
         return self._resources.step_lanes.of(dp_rank)
 
     def counters(self, timeout_s: float = 1.0) -> dict[str, dict[str, int]]:
-        """Ask every processor what it has counted: `{"processor 0": {"stale": 0, ...}, ...}`.
+        """Return the counters of each processor: `{"processor 0": {"stale": 0, ...}, ...}`.
 
-        The names are those of docs/operating.md. Waits for the answers, `timeout_s` at most; a
-        processor that gave none is not there. Events that come meanwhile are for the next `poll`.
+        docs/operating.md explains the names. The call waits for the answers, at most `timeout_s`.
+        A processor that does not answer is missing in the result. The next `poll` returns the
+        events that come meanwhile.
         """
         self._check_open()
         deadline = self._clock() + timeout_s
@@ -220,10 +221,10 @@ class Pipeline:
         return counts.take()
 
     def drain(self, timeout_s: float = 5.0) -> list[Event]:
-        """Refuse new requests and wait until the live ones have their outcome and final rows.
+        """Refuse new requests and wait until the live ones have ended. Return the events.
 
-        The engine goes on stepping only through the events returned here, so call it when the
-        workers finish by themselves; what is left after `timeout_s` stays live.
+        The engine cannot schedule during this call, so call it when the workers can finish without
+        new plans. Requests that have not ended after `timeout_s` stay live.
         """
         self._check_open()
         self._resources.clients.draining = True
@@ -235,9 +236,9 @@ class Pipeline:
         return events
 
     def close(self, timeout_s: float | None = None) -> None:
-        """End everything this pipeline owns: lanes, processors, directory. Idempotent.
+        """Close the lanes, the processors and the directory of this pipeline. Idempotent.
 
-        What does not end by itself within `timeout_s` (None: the topology's `close_s`) is killed.
+        A process that does not end within `timeout_s` (None: the topology's `close_s`) is killed.
         """
         self._guard.check("Pipeline")
         if self._closed:
@@ -259,7 +260,7 @@ class Pipeline:
         """Close."""
         self.close()
 
-    # --- Outlet: what a step's commands need ---
+    # --- Outlet: used by StepCommands ---
 
     def dispatch(self, dp_rank: int, messages: Sequence[Message]) -> None:
         """Send commands to the processor that owns a DP rank."""
@@ -274,7 +275,7 @@ class Pipeline:
         self._events.append(self._outcomes.end_unbound(entry))
         self._resources.clients.send(self._outcomes.take_final_rows())
 
-    # --- the work between ---
+    # --- internal ---
 
     def _check_open(self) -> None:
         self._guard.check("Pipeline")

@@ -1,4 +1,4 @@
-"""Make, watch and remake the processors of a pipeline, as processes or inline."""
+"""Start, watch and restart the processors of a pipeline, as processes or inline."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ from tokenpipe.transport import (
 
 from .links import ProcessorLink
 
-LOOK_S = 0.5  # between two looks at how the processes are
+LOOK_S = 0.5  # between two checks of the processes
 _log = logging.getLogger("tokenpipe.pipeline")
 
 
 class Pool:
-    """The processors of one pipeline and the engine's links to them."""
+    """The processors of one pipeline."""
 
     def __init__(
         self,
@@ -42,11 +42,11 @@ class Pool:
         waiter: Waiter,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """Start nothing yet; the ports of what is started stand in `waiter`."""
+        """Start nothing yet. The ports of each processor are added to `waiter`."""
         self.inline = topology.processors.mode == "inline"
         self.services: list[ProcessorService] = []
         self.children: dict[int, Child] = {}
-        self._claims: list[RoleLock] = []  # of inline processors
+        self._locks: list[RoleLock] = []  # role locks of inline processors
         self._kept = KeptChildren(supervisor, topology, ProcessorFailed, _log, clock)
         self._look_at = float("inf") if self.inline else 0.0
         self._instance = instance
@@ -56,15 +56,15 @@ class Pool:
         self._clock = clock
 
     def start(self, index: int) -> ProcessorLink:
-        """Start processor `index` and return the link to it, not yet ready."""
+        """Start processor `index`; return the link to it, which is not ready yet."""
         if self.inline:
             return self._start_inline(index)
         return self._start_process(index, self._kept.start)
 
     def start_again(self, index: int, also: str) -> ProcessorLink:
-        """Start a processor that died, as the policies say; its death is logged with `also`.
+        """Restart a dead processor if the policies allow it. Log its death with `also`.
 
-        Raises ProcessorFailed where it is not started again, LaneError where the instance's
+        Raises ProcessorFailed where the policies do not allow it, LaneError where the instance's
         directory is gone.
         """
         died = self.children[index].died
@@ -85,7 +85,7 @@ class Pool:
 
     def _open_lanes(self, index: int) -> tuple[LaneSender, LaneReceiver]:
         to = Role("processor", str(index))
-        with ExitStack() as undoing:  # where the directory is gone
+        with ExitStack() as undoing:  # opening a lane fails where the directory is gone
             commands = open_sender(
                 self._instance,
                 command_lane(index),
@@ -110,17 +110,17 @@ class Pool:
 
     @property
     def problems(self) -> dict[str, str]:
-        """What is wrong with the processes now: `{"processor 0": "no sign of life for 12 s"}`."""
+        """The present problems of the processes: `{"processor 0": "no sign of life for 12 s"}`."""
         self._look()
         return self._kept.problems
 
     @property
     def next_deadline(self) -> float:
-        """When `turn` is due next without anything having come."""
+        """The time at which `turn` is due next if no message comes."""
         return min((service.next_deadline for service in self.services), default=self._look_at)
 
     def turn(self) -> None:
-        """Have the inline processors do what there is to do; kill late or silent processes."""
+        """Run the inline processors; kill late or silent processes."""
         for service in self.services:
             service.turn(0.0)
         if self._clock() >= self._look_at:
@@ -137,8 +137,8 @@ class Pool:
             for port in service.ports:
                 self._waiter.remove(port)
             service.close(max(0.0, end - self._clock()))
-        for claim in self._claims:
-            claim.release()
+        for lock in self._locks:
+            lock.release()
 
     def _link(self, index: int, commands: LaneSender, reports: LaneReceiver) -> ProcessorLink:
         ranks = self._topology.ranks_of(index)
@@ -152,9 +152,9 @@ class Pool:
         )
 
     def _start_inline(self, index: int) -> ProcessorLink:
-        """Join the same service to the engine by memory instead of sockets."""
+        """Run the service in this process, on lanes in memory."""
         it = Peer("processor", str(index), new_incarnation())
-        self._claims.append(self._instance.claim("processor", str(index)))
+        self._locks.append(self._instance.claim("processor", str(index)))
         command_ends = self._memory_lane(command_lane(index), self._me, it)
         report_ends = self._memory_lane(report_lane(index), it, self._me)
         service = ProcessorService(

@@ -1,4 +1,4 @@
-"""Speak with all processors: commands go to the one concerned, a dead one is replaced."""
+"""Send commands to processors, read their reports, and replace dead ones."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ from .pool import Pool
 
 
 class Death(NamedTuple):
-    """A processor that died, and why."""
+    """A processor that died, its ranks and the reason."""
 
     processor: int
     ranks: Sequence[int]
     reason: str
 
 
-class Processors:
-    """The links to the processors of a pool. A link is replaced when its processor dies."""
+class ProcessorSet:
+    """The links to all processors. A link is replaced when its processor dies."""
 
     def __init__(
         self, pool: Pool, topology: Topology, supervisor: Supervisor, clock: Callable[[], float]
@@ -39,9 +39,10 @@ class Processors:
         self._starting = True
 
     def start(self, wait: Callable[[float], object]) -> None:
-        """Start all and wait until each has its welcome; `wait(s)` waits, at most `s`, and works.
+        """Start all processors and wait until each is ready.
 
-        StartupError where one is late or dies before.
+        `wait(seconds)` waits that long at most and does the pipeline's work. Raises StartupError
+        where a processor is late or dies.
         """
         for index in range(self._topology.processor_count):
             self._links.append(self._pool.start(index))
@@ -58,7 +59,7 @@ class Processors:
 
     @property
     def next_deadline(self) -> float:
-        """When `reports` is due next without anything having come."""
+        """The time at which `reports` is due next if no message comes."""
         return min((link.next_deadline for link in self._links), default=float("inf"))
 
     def dispatch(self, dp_rank: int, messages: Sequence[Message]) -> None:
@@ -66,17 +67,17 @@ class Processors:
         self._links[self._topology.processor_of(dp_rank)].dispatch(messages)
 
     def broadcast(self, message: Message) -> None:
-        """Send a command to every processor."""
+        """Send a command to all processors."""
         for link in self._links:
             link.dispatch([message])
 
     def reports(self) -> Iterator[Message]:
-        """Yield what processors report."""
+        """Yield the reports of all processors."""
         for link in self._links:
             yield from link.poll()
 
     def deaths(self) -> list[Death]:
-        """Return who died, each once, when its last report was read."""
+        """Return the processors that died, each once, after its last report was read."""
         for died in self._supervisor.poll():
             if self._starting:
                 what = f"{died.child} {died.how} before it was ready"
@@ -91,15 +92,15 @@ class Processors:
         return [Death(link.index, link.ranks, link.death) for link in dead]
 
     def _kill(self, link: ProcessorLink) -> None:
-        """Kill a processor whose reports cannot be read; another takes its place."""
+        """Kill a processor whose reports cannot be read. It is then replaced like a dead one."""
         if self._pool.inline:
             raise LaneError(f"processor {link.index}: {link.trouble}")
         self._pool.children[link.index].kill(link.trouble)
 
     def replace(self, death: Death, commands: Sequence[Message], also: str) -> None:
-        """Start a dead processor anew and send it `commands`; its death is logged with `also`.
+        """Restart a dead processor and send it `commands`. Log its death with `also`.
 
-        ProcessorFailed: by the policy, or because the instance's directory was removed.
+        Raises ProcessorFailed where the policies do not allow it or the directory was removed.
         """
         try:
             link = self._pool.start_again(death.processor, also)
@@ -112,8 +113,8 @@ class Processors:
         link.dispatch(commands)
 
     def close(self, end: float) -> None:
-        """Tell every processor to finish by the time `end`."""
+        """Tell all processors to finish by the time `end`."""
         for link in self._links:
-            # Inline, this very thread would have to answer: no word is waited for.
+            # An inline processor runs in this thread and cannot answer, so nothing is waited for.
             link.close(0.0 if self._pool.inline else max(0.0, end - self._clock()))
         self._pool.close(end)

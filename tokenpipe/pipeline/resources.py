@@ -1,4 +1,4 @@
-"""All that a pipeline owns: opened in order, closed the last first."""
+"""Open the resources of a pipeline in order; close the last one first."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from .bindings import BindingTable
 from .clients import Clients
 from .outcomes import Outcomes
 from .pool import Pool
-from .processors import Processors
+from .processors import ProcessorSet
 from .step_lanes import StepLanes
 
 
 class Resources:
-    """Directory, claim, lanes and child processes of one instance.
+    """Directory, role lock, lanes and child processes of one instance.
 
-    Raises what stands in its way, with nothing left open.
+    If one of them cannot be opened, the others are closed and the error is raised.
     """
 
     def __init__(
@@ -63,21 +63,21 @@ class Resources:
         closing.callback(lambda: self.clients.close(self._closing_ends))
         self.clients.open()
         self.pool = Pool(instance, topology, me, self.supervisor, waiter, clock)
-        self.processors = Processors(self.pool, topology, self.supervisor, clock)
+        self.processors = ProcessorSet(self.pool, topology, self.supervisor, clock)
         closing.callback(lambda: self.processors.close(self._closing_ends))
         self.step_lanes = StepLanes(instance, topology, waiter, clock)
         closing.callback(lambda: self.step_lanes.close(self._closing_ends))
         claim.attend()
 
     def announce(self) -> None:
-        """Have the processes that are started from here find this instance, until it is closed."""
+        """Put the endpoint into the environment, so that child processes find this instance."""
         ours, previous = str(self.instance.directory), os.environ.get(ENDPOINT_VARIABLE)
         os.environ[ENDPOINT_VARIABLE] = ours
         self._closing.callback(_restore_endpoint, ours, previous)
 
     @property
     def next_deadline(self) -> float:
-        """When a turn is due though nothing came."""
+        """The time at which the next turn is due if no message comes."""
         return min(
             self.processors.next_deadline,
             self.clients.next_deadline,
@@ -93,7 +93,7 @@ class Resources:
 
 def _restore_endpoint(ours: str, previous: str | None) -> None:
     if os.environ.get(ENDPOINT_VARIABLE) != ours:
-        return  # another pipeline's by now
+        return  # another pipeline has set it since
     if previous is None:
         del os.environ[ENDPOINT_VARIABLE]
     else:

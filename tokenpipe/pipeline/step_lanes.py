@@ -1,4 +1,4 @@
-"""Keep the step lanes that the engine asked for going."""
+"""Make and poll the step lanes that the engine uses."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from tokenpipe.topology import Topology
 from tokenpipe.transport import Waiter
 from tokenpipe.worker import StepLane
 
-END_S = 0.5  # for all workers to hear that no plan follows
+END_S = 0.5  # time for all workers to read that no plan follows
 
 
 class StepLanes:
-    """One `StepLane` a DP rank, made when it is first asked for."""
+    """One `StepLane` for each DP rank, made at the first use."""
 
     def __init__(
         self, instance: Instance, topology: Topology, waiter: Waiter, clock: Callable[[], float]
     ) -> None:
-        """Make none yet; the ports of those that are made stand in `waiter`."""
+        """Make no lane yet. The ports of each new lane are added to `waiter`."""
         self._instance = instance
         self._topology = topology
         self._waiter = waiter
@@ -26,7 +26,7 @@ class StepLanes:
         self._lanes: dict[int, StepLane] = {}
 
     def of(self, dp_rank: int) -> StepLane:
-        """Return the lane of a DP rank. Raises `ConfigError` for a rank that there is not."""
+        """Return the lane of a DP rank. Raises `ConfigError` for a rank that does not exist."""
         lane = self._lanes.get(dp_rank)
         if lane is None:
             lane = StepLane(self._instance, self._topology, dp_rank, clock=self._clock)
@@ -37,28 +37,28 @@ class StepLanes:
 
     @property
     def next_deadline(self) -> float:
-        """When `poll` is due next without anything having come."""
+        """The time at which `poll` is due next if no message comes."""
         return min((lane.next_deadline for lane in self._lanes.values()), default=float("inf"))
 
     def poll(self) -> None:
-        """Send what waits, read acknowledgements."""
+        """Send waiting plans and read acknowledgements."""
         for lane in self._lanes.values():
             lane.poll()
 
     def reset(self, dp_rank: int) -> None:
-        """Have a lost rank begin anew."""
+        """Reset the lane of a rank that was lost."""
         lane = self._lanes.get(dp_rank)
         if lane is not None:
             lane.reset()
 
     def renew(self, dp_rank: int) -> None:
-        """Hear that a rank is up."""
+        """Note that a rank is up."""
         lane = self._lanes.get(dp_rank)
         if lane is not None:
             lane.renew()
 
     def close(self, end: float) -> None:
-        """End all at once, then wait for the workers' word together, at most until `end`."""
+        """End all lanes, then wait for the workers' answers, at most until `end`."""
         for lane in self._lanes.values():
             lane.end()
         end = min(end, self._clock() + END_S)

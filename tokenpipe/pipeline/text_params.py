@@ -1,4 +1,4 @@
-"""What a processor must know of a request to make its text."""
+"""Collect the parameters that a processor needs to make a request's text."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from tokenpipe.types import Request
 
 
 def text_fields(request: Request) -> dict[str, Any]:
-    """Return the fields of a Bind that are about text."""
+    """Return the text fields of a Bind message."""
     params = request.params
     wish = wish_for(
         request.prompt_token_ids,

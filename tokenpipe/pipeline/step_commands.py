@@ -1,4 +1,4 @@
-"""Collect a step's commands and send them as one message to each processor concerned."""
+"""Collect an engine's commands and send them together."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class Outlet(Protocol):
-    """What a step's commands need of the pipeline."""
+    """The part of the pipeline that StepCommands uses."""
 
     def dispatch(self, dp_rank: int, messages: Sequence[Message]) -> None:
         """Send messages to the processor that owns a DP rank."""
@@ -31,15 +31,15 @@ class Outlet(Protocol):
 
 
 class StepCommands:
-    """The commands of one engine step, sent when the `with` block ends.
+    """The commands of one engine step. The end of the `with` block sends them.
 
-    A block that raises sends what it had collected before: those handles exist.
+    A block that raises still sends the commands before the error, because their handles exist.
     """
 
     def __init__(
         self, table: BindingTable, outlet: Outlet, dp_rank: int, text: bool = False
     ) -> None:
-        """Begin a step of a DP rank; `text`: requests have text unless they want none."""
+        """Begin the commands for a DP rank. `text`: the topology has a tokenizer."""
         self._table = table
         self._outlet = outlet
         self._dp_rank = dp_rank
@@ -55,12 +55,12 @@ class StepCommands:
         prefill: bool = False,
         cached_tokens: int = 0,
     ) -> int:
-        """Put a request into a slot of this step's DP rank; returns the handle.
+        """Bind a request to a slot of this DP rank; return the handle.
 
-        `output_token_ids`: what the request has produced already; None takes what its last
-        binding left behind (nothing for a fresh one). `prefill`: the binding ends with a
-        `PrefillDone` event after its first token row. `cached_tokens`: how much of the prompt a
-        cache had, for the request's usage. Raises `SlotBusy` or `TokenpipeError`.
+        `output_token_ids` are the tokens that the request has already; with None they are those
+        of its last binding. With `prefill` the binding ends with a `PrefillDone` event after its
+        first row with tokens. `cached_tokens` is the number of prompt tokens that were in a cache,
+        for the request's usage. Raises `SlotBusy` or `TokenpipeError`.
         """
         handle, entry = self._table.bind(request, self._dp_rank, slot)
         if output_token_ids is not None:
@@ -89,13 +89,13 @@ class StepCommands:
         return handle
 
     def step_bind(self, handle: int) -> StepBind:
-        """Return what a `StepPlan` says of a bound handle: its request and the output so far.
+        """Return the `StepBind` of a bound handle: its request and the output so far.
 
-        Raises `TokenpipeError` for a handle that is not bound, or had its outcome.
+        Raises `TokenpipeError` for a handle that is not bound or has its outcome.
         """
         binding = self._table.find(handle)
         if binding is None:
-            raise TokenpipeError(f"step_bind: {handle} is not bound, or had its outcome")
+            raise TokenpipeError(f"step_bind: {handle} is not bound, or has its outcome")
         request, ids = binding.entry.request, binding.entry.output_token_ids
         return StepBind(
             handle=handle,
@@ -111,8 +111,8 @@ class StepCommands:
     def preempt(self, what: Request | int) -> None:
         """Take a bound request (or handle) out of its slot.
 
-        `Rescheduled` follows once the worker's drained row is there. Nothing happens where its
-        outcome came meanwhile. Raises `TokenpipeError` for a number that never is a handle.
+        The event `Rescheduled` follows after the worker's drained row. The call does nothing where
+        the outcome has come. Raises `TokenpipeError` for a number that cannot be a handle.
         """
         binding = self._table.find(what)
         if binding is not None and binding.entry.handle is not None:
@@ -120,10 +120,10 @@ class StepCommands:
             self._add(split_handle(handle)[0], Preempt(handle))
 
     def abort(self, what: Request | int) -> None:
-        """Abort a request (or handle), bound or not; idempotent.
+        """Abort a request (or handle), bound or not. Idempotent.
 
-        Its client gets the final output at once; `Aborted` follows, then `Released` once the
-        worker's drained row is there.
+        Its client gets the final output at once. The event `Aborted` follows, then `Released`
+        after the worker's drained row.
         """
         binding = self._table.find(what)
         if binding is not None:
@@ -141,7 +141,7 @@ class StepCommands:
         self._messages.setdefault(dp_rank, []).append(message)
 
     def send(self) -> None:
-        """Send what was collected; the `with` block does this."""
+        """Send the collected commands. The `with` block calls this."""
         collected, self._messages = self._messages, {}
         for dp_rank, messages in collected.items():
             self._outlet.dispatch(dp_rank, messages)

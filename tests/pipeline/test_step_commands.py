@@ -9,7 +9,7 @@ import pytest
 from tests.pipeline.test_bindings import table_with
 from tokenpipe.errors import SlotBusy, TokenpipeError
 from tokenpipe.pipeline.bindings import BindingTable, Entry
-from tokenpipe.pipeline.commands import StepCommands
+from tokenpipe.pipeline.step_commands import StepCommands
 from tokenpipe.types import Request, SamplingParams
 from tokenpipe.wire import Abort, Bind, Message, Preempt, StepBind
 
