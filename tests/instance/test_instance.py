@@ -11,7 +11,7 @@ import pytest
 
 from tests.transport.child import child, line
 from tokenpipe.errors import ConfigError, ForkError, LaneBusy, LaneLost
-from tokenpipe.instance import ENDPOINT_VARIABLE, Instance, lane_name
+from tokenpipe.instance import ENDPOINT_VARIABLE, Instance
 from tokenpipe.instance import instance as instance_module
 from tokenpipe.instance.runtime_dir import make_private
 from tokenpipe.transport import ZmqReceiverPort
@@ -174,20 +174,6 @@ def test_a_directory_that_goes_while_we_come_is_made_anew(
     owner = Instance.create(base, "x", {})
     assert len(times) == 2
     owner.close()
-
-
-def test_lane_names_are_injective_and_wrong_ones_refused() -> None:
-    kinds = ("worker", "command", "report", "submit", "output", "own_output", "step")
-    pairs = [
-        (kind, a, b)
-        for kind in kinds
-        for a in range(13)
-        for b in (range(13) if kind in ("worker", "output", "step") else (0,))
-    ]
-    assert len({lane_name(*pair) for pair in pairs}) == len(pairs)
-    for wrong in (("other", 0, 0), ("worker", -1, 0), ("command", 0, 1)):
-        with pytest.raises(ConfigError):
-            lane_name(*wrong)
 
 
 def test_a_lane_too_long_is_refused_by_both_ends(base: Path) -> None:

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-from tokenpipe.transport import Peer, Role, timing
-from tokenpipe.transport.admission import refusal
-from tokenpipe.transport.lane_messages import LaneMessage
+from tokenpipe.transport import Role, timing
 from tokenpipe.transport.receiver_state import ReceiverState
-from tokenpipe.transport.retransmit import Retransmission
 
 TO = Role("processor", "0")
 
@@ -56,31 +53,3 @@ def test_a_pinned_link_has_one_life_and_a_refused_one_none() -> None:
     assert not wrong.welcome(5, "processor", "1", now=0.1)
     assert wrong.refused == "role: this lane leads to processor 1"
     assert wrong.hello_due == timing.NEVER
-
-
-def test_the_door_lets_in_whom_it_expects_and_no_ghosts() -> None:
-    me, expects = Peer("processor", "0", 9), Role("worker", "0.0")
-
-    def judged(instance: int = 1, target: int = 0, since_ns: int = 50, **fields: object) -> str:
-        told = {"role": "worker", "rank": "0.0", "since_ns": since_ns, "pinned": False, **fields}
-        hello = LaneMessage(instance, 4, target, "hello", told)
-        against = refusal(hello, instance=1, me=me, expects=expects, since_ns=50)
-        return against[0] if against else ""
-
-    assert judged() == judged(target=9, pinned=True) == ""
-    assert judged(instance=2) == "instance"
-    assert judged(rank="0.1") == judged(role="client") == "role"
-    assert judged(target=8, pinned=True) == "receiver"
-    assert judged(since_ns=49) == "stale"
-
-
-def test_a_hole_is_asked_for_once_while_it_heals() -> None:
-    healing = Retransmission(timeout_s=1.0)
-    assert healing.look((5, 9), 0.0)
-    assert not healing.look((5, 9), 0.05)
-    assert healing.look((5, 9), 0.1)  # no progress: again
-    assert not healing.look((7, 9), 0.15)  # progress: what was asked for is on its way
-    assert healing.give_up_due == 1.15
-    assert healing.look((12, 12), 0.2)  # a hole that was not asked for
-    assert not healing.look(None, 0.3)
-    assert healing.give_up_due == healing.ask_due == timing.NEVER

@@ -3,14 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import time
 
-import pytest
-
 from tests.transport.rig import Rig, turn, waiting
-from tokenpipe.errors import ForkError
-from tokenpipe.instance import ForkGuard
 from tokenpipe.transport import LaneReceiver
 
 
@@ -96,18 +91,3 @@ def test_the_rule_for_asyncio_loses_nothing(rig: Rig) -> None:
 
     asyncio.run(main())
     assert len(got) == 300
-
-
-@pytest.mark.case("B04")
-def test_the_guard_names_both_processes() -> None:
-    guard = ForkGuard()
-    guard.check("Publisher")
-    pid = os.fork()
-    if pid == 0:
-        try:
-            guard.check("Publisher")
-        except ForkError as error:
-            said = f"Publisher was made in process {os.getppid()}" in str(error)
-            os._exit(0 if said else 1)
-        os._exit(2)
-    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0

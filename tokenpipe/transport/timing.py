@@ -25,4 +25,5 @@ def on_grid(now: float, period_s: float) -> float:
 
     All idle lanes then wake at the same moments: an idle process wakes once for all of them.
     """
-    return (now // period_s + 1) * period_s
+    due = (now // period_s + 1) * period_s
+    return due if due > now else due + period_s  # 1.0 // 0.1 is 9
