@@ -1,417 +1,114 @@
-"""The contract of a lane, whatever carries it."""
+"""Both ends of a lane of an instance, opened over ZeroMQ."""
 
 from __future__ import annotations
 
-import time
+from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
-from tests.transport.rig import Rig, frame, seq_of, turn
-from tokenpipe.errors import FrameTooLarge, LaneClosed, LaneError, LaneFull, LaneLost, StartupError
-from tokenpipe.transport import Peer, PeerDown, PeerEnded, PeerUp, new_incarnation
-from tokenpipe.transport import lane_messages as lane_messages
-
-
-def test_frames_arrive_once_and_in_order(rig: Rig) -> None:
-    sender, receiver = rig.pair()
-    rig.send(sender, 200)
-    got = turn(lambda: sender.unacked_frames == 0, sender, receiver)
-    assert [seq_of(f) for f in got] == list(range(1, 201))
-    assert sender.next_seq == 201 and sender.unacked_bytes == 0
-
-
-def test_a_hello_makes_a_peer_and_an_end_unmakes_it(rig: Rig) -> None:
-    sender, receiver = rig.sender(), rig.receiver()
-    turn(lambda: sender.ready, sender, receiver)
-    assert receiver.peer_events() == [PeerUp(rig.worker.incarnation)]
-    assert sender.receiver == rig.processor.incarnation
-    me, to = rig.worker.incarnation, rig.processor.incarnation
-    assert sender.next_header == (rig.instance.id, me, to, 1)
-    rig.send(sender, 3)
-    assert sender.next_header == (rig.instance.id, me, to, 4)
-    sender.end()
-    got = turn(lambda: sender.ended, sender, receiver)
-    assert len(got) == 3
-    assert receiver.peer_events() == [PeerEnded(rig.worker.incarnation)]
-    assert receiver.sender == 0
-    assert sender.close(0.0) == 0
-    with pytest.raises(LaneClosed):
-        sender.send(b"")
-
-
-def test_an_idle_sender_gives_signs_of_life(rig: Rig) -> None:
-    sender, receiver = rig.pair()
-    before = receiver.heard
-    sender.tick(time.monotonic() + 2)
-    turn(lambda: receiver.heard > before, sender, receiver)
-
-
-def test_nothing_is_acknowledged_before_it_is_applied(rig: Rig) -> None:
-    sender, receiver = rig.pair()
-    rig.send(sender, 2)
-    got: list[object] = []
-    deadline = time.monotonic() + 5
-    while len(got) < 2 and time.monotonic() < deadline:
-        got += receiver.recv()
-    receiver.tick(time.monotonic() + 1)
-    sender.poll()
-    assert sender.unacked_frames == 2
-    receiver.applied()
-    turn(lambda: sender.unacked_frames == 0, sender, receiver)
-
-
-def test_a_ping_is_answered_with_what_is_applied_and_not_with_what_came(rig: Rig) -> None:
-    sender, receiver = rig.pair()
-    rig.send(sender, 3)
-    got: list[object] = []
-    deadline = time.monotonic() + 5
-    while len(got) < 2:
-        assert time.monotonic() < deadline
-        got += receiver.recv(2 - len(got))
-    receiver.applied()
-    while len(got) < 3:
-        assert time.monotonic() < deadline
-        got += receiver.recv()
-    heard = receiver.heard
-    for later in (1, 2):  # no acknowledgement between two looks: a ping
-        sender.tick(time.monotonic() + later)
-    while receiver.heard == heard:
-        assert time.monotonic() < deadline
-        receiver.recv()
-    while sender.unacked_frames == 3:
-        assert time.monotonic() < deadline
-        sender.poll()
-    assert sender.unacked_frames == 1
-
-
-def test_an_end_waits_for_what_is_not_applied(rig: Rig) -> None:
-    sender, receiver = rig.pair()
-    rig.send(sender, 1)
-    sender.end()
-    deadline = time.monotonic() + 5
-    while not receiver.recv() and time.monotonic() < deadline:
-        pass
-    receiver.recv()
-    assert receiver.peer_events() == []
-    assert sender.close(0.05) == 1  # said, not hidden
-
-
-def test_a_full_lane_says_so_and_numbers_nothing(rig: Rig) -> None:
-    sender, receiver = rig.sender(bound=1000), rig.receiver()
-    turn(lambda: sender.ready, sender, receiver)
-    receiver.peer_events()
-    while sender.room >= 200:
-        rig.send(sender, size=100)
-    before = sender.next_seq
-    with pytest.raises(LaneFull, match="not acknowledged"):
-        rig.send(sender, size=sender.room)
-    with pytest.raises(FrameTooLarge, match="exceeds the bound"):
-        rig.send(sender, size=2000)
-    assert sender.next_seq == before
-    turn(lambda: sender.unacked_frames == 0, sender, receiver)
-    rig.send(sender, size=100)
-
-
-def test_send_waits_for_room_as_long_as_it_is_told(rig: Rig) -> None:
-    sender, receiver = rig.sender(bound=400), rig.receiver()
-    turn(lambda: sender.ready, sender, receiver)
-    rig.send(sender, size=200)
-    began = time.monotonic()
-    me, to = rig.worker.incarnation, sender.receiver
-    with pytest.raises(LaneFull):
-        sender.send(frame(rig.instance.id, me, to, sender.next_seq, 200), timeout_s=0.1)
-    assert 0.1 <= time.monotonic() - began < 2
-
-
-def test_a_blocked_send_ends_at_once_when_the_receiver_dies(rig: Rig) -> None:
-    sender, receiver = rig.sender(bound=400), rig.receiver()
-    turn(lambda: sender.ready, sender, receiver)
-    rig.send(sender, size=200)
-    rig.living.discard("processor")
-    began = time.monotonic()
-    me, to = rig.worker.incarnation, sender.receiver
-    with pytest.raises(LaneLost, match="processor 0 is dead"):
-        sender.send(frame(rig.instance.id, me, to, sender.next_seq, 200), timeout_s=30)
-    assert time.monotonic() - began < 2
-    assert sender.lost and sender.close(5) == 1  # and closing does not wait either
-    assert time.monotonic() - began < 2
-
-
-def test_a_frame_for_another_life_or_number_is_refused(rig: Rig) -> None:
-    sender, _receiver = rig.pair()
-    with pytest.raises(ValueError, match="seq 7"):
-        sender.send(frame(rig.instance.id, rig.worker.incarnation, sender.receiver, 7))
-    with pytest.raises(LaneLost, match="which is gone"):
-        sender.send(frame(rig.instance.id, rig.worker.incarnation, 5, sender.next_seq))
-    assert sender.next_seq == 1
-
-
-def test_before_the_welcome_nothing_can_be_sent(rig: Rig) -> None:
-    sender = rig.sender()
-    with pytest.raises(LaneLost):
-        rig.send(sender)
-    assert sender.close(5) == 0
-
-
-@pytest.mark.case("B17")
-def test_waiting_for_a_peer_that_is_not_there_names_it(rig: Rig) -> None:
-    rig.living.discard("processor")
-    with pytest.raises(StartupError, match="processor 0 is not running"):
-        rig.sender().wait_ready(0.1)
-    rig.living.add("processor")
-    with pytest.raises(StartupError, match="runs but does not answer"):
-        rig.sender().wait_ready(0.1)
-
-
-@pytest.mark.case("B17")
-def test_a_receiver_that_binds_late_gets_the_first_frame(rig: Rig) -> None:
-    sender = rig.sender()
-    with pytest.raises(StartupError):
-        sender.wait_ready(0.2)
-    receiver = rig.receiver()
-    turn(lambda: sender.ready, sender, receiver)
-    receiver.peer_events()
-    rig.send(sender)
-    assert [seq_of(f) for f in turn(lambda: not sender.unacked_frames, sender, receiver)] == [1]
-
-
-def test_a_pinned_lane_sends_before_the_welcome(rig: Rig) -> None:
-    sender = rig.sender(pin=rig.processor.incarnation)
-    rig.send(sender, 5)
-    receiver = rig.receiver()
-    turn(lambda: bool(receiver.sender), sender, receiver)
-    assert receiver.peer_events() == [PeerUp(rig.worker.incarnation)]
-    got = turn(lambda: not sender.unacked_frames, sender, receiver)
-    assert [seq_of(f) for f in got] == [1, 2, 3, 4, 5]
-    assert receiver.counters["resend"] == 0
-
-
-def test_a_pinned_lane_is_lost_to_another_life(rig: Rig) -> None:
-    sender = rig.sender(pin=rig.processor.incarnation + 2)
-    rig.send(sender, 2)
-    receiver = rig.receiver()
-    turn(lambda: sender.lost, sender, receiver)
-    with pytest.raises(LaneError, match="was restarted"):
-        sender.wait_ready(1)
-    assert receiver.peer_events() == [] and sender.close(1) == 2
-
-
-@pytest.mark.parametrize("what", ["role", "instance"])
-def test_a_hello_at_the_wrong_door_is_refused_with_a_word(rig: Rig, what: str) -> None:
-    receiver = rig.receiver(expects=Peer("worker", "3.0", 0) if what == "role" else None)
-    sender = rig.sender(instance=rig.instance.id + 2 if what == "instance" else 0)
-    turn(lambda: sender.lost, sender, receiver)
-    with pytest.raises(LaneError, match=f"refused by processor 0: {what}"):
-        sender.wait_ready(1)
-    assert receiver.counters["refused"] >= 1
-
-
-def test_another_version_is_refused_and_named(rig: Rig) -> None:
-    sender, receiver = rig.pair()
-    hello = bytearray(lane_messages.pack(rig.instance.id, 1, 0, "hello"))
-    hello[2] = 9
-    assert sender.port.send(bytes(hello))
-    turn(lambda: sender.lost, sender, receiver)
-    assert "version: this receiver uses 1, not 9" in sender.lost_reason
-
-
-def test_a_restarted_receiver_starts_where_the_sender_is(rig: Rig) -> None:
-    sender, receiver = rig.pair()
-    rig.send(sender, 3)
-    turn(lambda: not sender.unacked_frames, sender, receiver)
-    rig.send(sender, 2)  # the old one never applies these
-    receiver.port.close()
-    receiver._closed = True  # killed: no bye
-    again = rig.receiver(Peer("processor", "0", new_incarnation()))
-    turn(lambda: sender.ready and sender.receiver == again._me.incarnation, sender, again)
-    assert again.peer_events() == [PeerUp(rig.worker.incarnation)]
-    assert sender.counters["dropped_receiver"] == 2 and not sender.unacked_frames
-    rig.send(sender, 2)
-    got = turn(lambda: not sender.unacked_frames, sender, again)
-    assert [seq_of(f) for f in got] == [6, 7]
-    assert again.counters["gap"] == 0
-
-
-def test_a_restarted_sender_starts_at_one(rig: Rig) -> None:
-    sender, receiver = rig.pair()
-    rig.send(sender, 3)
-    turn(lambda: not sender.unacked_frames, sender, receiver)
-    sender.port.close()
-    sender._closed = True
-    old = rig.worker.incarnation
-    rig.worker = Peer("worker", "0.0", new_incarnation())
-    again = rig.sender()
-    turn(lambda: again.ready, again, receiver)
-    assert receiver.peer_events() == [
-        PeerDown(old, "worker 0.0 was restarted"),
-        PeerUp(rig.worker.incarnation),
-    ]
-    rig.send(again, 2)
-    got = turn(lambda: not again.unacked_frames, again, receiver)
-    assert [seq_of(f) for f in got] == [1, 2]
-
-
-def test_recv_stops_at_a_change(rig: Rig) -> None:
-    sender, receiver = rig.pair()
-    rig.send(sender, 3)
-    rig.worker = Peer("worker", "0.0", new_incarnation())
-    again = rig.sender()
-    turn(lambda: receiver.next_deadline == 0.0, sender, receiver)
-    assert receiver.recv() == []
-    assert receiver.next_deadline == 0.0
-    assert [type(change) for change in receiver.peer_events()] == [PeerDown, PeerUp]
-    turn(lambda: again.ready, again, receiver)
-
-
-def test_a_round_is_due_when_something_came_or_its_time_has(rig: Rig) -> None:
-    sender, receiver = rig.pair()
-    now = time.monotonic()
-    deadline = time.monotonic() + 10
-    while receiver.is_due(now):  # what is left of the greeting
-        assert receiver.recv() == [] and receiver.peer_events() == []
-        receiver.applied()
-        receiver.tick(now)
-        assert time.monotonic() < deadline
-    assert receiver.is_due(receiver.next_deadline)
-    rig.send(sender, 1)
-    while not receiver.is_due(now):
-        assert time.monotonic() < deadline
-    assert len(receiver.recv()) == 1
-    receiver.applied()
-    assert not receiver.is_due(now) and receiver.is_due(now + 1)  # the acknowledgement
-    receiver.close()
-    assert not receiver.is_due(now + 1000)
-
-
-def test_a_dead_sender_is_called_down_after_its_last_words(rig: Rig) -> None:
-    sender, receiver = rig.pair()
-    rig.send(sender, 5)
-    rig.living.discard("worker")
-    began = time.monotonic()
-    got: list[object] = []
-    while receiver.next_deadline > 0.0:
-        got += receiver.recv()
-        receiver.tick(time.monotonic())
-        assert time.monotonic() - began < 2
-    assert len(got) == 5
-    assert receiver.peer_events() == [PeerDown(rig.worker.incarnation, "worker 0.0 is dead")]
-    assert receiver.sender == 0
-
-
-def test_a_closed_receiver_says_bye(rig: Rig) -> None:
-    sender, receiver = rig.pair()
-    rig.send(sender, 1)
-    receiver.close()
-    turn(lambda: sender.lost, sender)
-    assert sender.lost_reason == "its receiver closed it"
-    with pytest.raises(LaneLost):
-        rig.send(sender)
-    assert sender.close(5) == 1
-
-
-@pytest.mark.case("B23")
-def test_closing_is_bounded_and_counts_what_is_abandoned(rig: Rig) -> None:
-    sender, _receiver = rig.pair()
-    rig.send(sender, 1000)
-    began = time.monotonic()
-    assert sender.close(0.2) == 1000
-    assert time.monotonic() - began < 1
-
-
-@pytest.mark.case("B73")
-@pytest.mark.parametrize(
-    "bad",
-    [
-        b"",
-        b"\x80\x04\x95",  # a pickle
-        b"\x94\x01\x01\x94\xcf",
-        b"\x91" * 5000,
-        b"\xdd\xff\xff\xff\xff",  # an array of 2**32 - 1
-        b"\x94\x00\x01\x94\x01\x01\x00\x00" + b"\x91" * 4000,
-        lane_messages.pack(1, 1, 1, "hello", role=7),
-        lane_messages.pack(1, 1, 1, "x" * 5000),
-    ],
+from tests.transport.rig import LANE, frame, seq_of, turn
+from tokenpipe.errors import FrameTooLarge, LaneBusy
+from tokenpipe.instance import Instance, RoleLock
+from tokenpipe.transport import (
+    LaneReceiver,
+    LaneSender,
+    Peer,
+    PeerDown,
+    PeerUp,
+    Role,
+    new_incarnation,
+    open_receiver,
+    open_sender,
 )
-def test_bytes_that_are_no_frame_are_dropped_and_counted(rig: Rig, bad: bytes) -> None:
-    sender, receiver = rig.pair()
-    rig.send(sender, 1)
-    assert sender.port.send(bad)
-    rig.send(sender, 1)
-    got = turn(lambda: not sender.unacked_frames, sender, receiver)
-    assert [seq_of(f) for f in got] == [1, 2]
-    assert receiver.counters["bad_frames"] == 1
-    assert receiver.port.send(receiver._protocol.sender_state.route, bad)
-    turn(lambda: sender.counters["bad_frames"] == 1, sender, receiver)
-    assert sender.ready
+
+WORKER = Peer("worker", "0.0", new_incarnation())
+PROCESSOR = Peer("processor", "0", new_incarnation())
 
 
-def test_a_stranger_is_asked_who_it_is(rig: Rig) -> None:
-    """A receiver that forgot its sender gets it back without a clock's help."""
-    sender, receiver = rig.pair()
-    receiver._protocol.sender_state.incarnation = 0
-    rig.send(sender, 2)
-    got = turn(lambda: bool(receiver.peer_events()), sender, receiver)
-    got += turn(lambda: not sender.unacked_frames, sender, receiver)
-    assert [seq_of(f) for f in got] == [1, 2]
+@pytest.fixture
+def instance(base: Path) -> Iterator[Instance]:
+    owner = Instance.create(base, None, {})
+    yield owner
+    owner.close()
 
 
-def test_a_doubted_receiver_must_welcome_anew(rig: Rig) -> None:
-    sender, receiver = rig.pair()
-    rig.send(sender, 1)
-    sender.doubt()
-    assert not sender.ready and not sender.lost
-    got = turn(lambda: sender.ready and sender.unacked_frames == 0, sender, receiver)
-    assert [seq_of(f) for f in got] == [1]  # the same life: nothing is lost or repeated
-    assert receiver.peer_events() == []
+@pytest.fixture
+def roles(instance: Instance) -> Iterator[tuple[RoleLock, RoleLock]]:
+    """Let both ends live: the locks of the worker and of the processor."""
+    locks = instance.claim("worker", "0.0"), instance.claim("processor", "0")
+    yield locks
+    for lock in locks:
+        lock.release()
 
 
-def test_a_doubted_sender_that_is_dead_is_down_after_its_last_words(rig: Rig) -> None:
-    sender, receiver = rig.pair()
-    rig.send(sender, 3)
-    rig.living.discard("worker")
-    receiver.doubt(time.monotonic())
-    got: list[object] = []
-    deadline = time.monotonic() + 5
-    while receiver.sender and time.monotonic() < deadline:
-        got += receiver.recv()
-        receiver.tick(time.monotonic())
-    assert len(got) == 3
-    (change,) = receiver.peer_events()
-    assert isinstance(change, PeerDown)
+def sender_of(instance: Instance, most: int = 1 << 20) -> LaneSender:
+    to = Role("processor", "0")
+    return open_sender(instance, LANE, me=WORKER, to=to, bound_bytes=1 << 20, max_frame_bytes=most)
 
 
-def test_a_doubted_sender_that_lives_stays(rig: Rig) -> None:
-    sender, receiver = rig.pair()
-    receiver.doubt(time.monotonic())
-    rig.send(sender, 1)
-    assert len(turn(lambda: sender.unacked_frames == 0, sender, receiver)) == 1
-    assert receiver.peer_events() == [] and receiver.sender == rig.worker.incarnation
+def receiver_of(instance: Instance) -> LaneReceiver:
+    return open_receiver(
+        instance,
+        LANE,
+        me=PROCESSOR,
+        expects=Role("worker", "0.0"),
+        max_frame_bytes=1 << 20,
+        hold_bytes=1 << 20,
+    )
 
 
-def test_a_ping_is_answered_only_where_something_is_kept(rig: Rig) -> None:
-    """Else each idle lane would wake both its ends for nothing."""
-    sender, receiver = rig.pair()
-    rig.send(sender)
+@pytest.mark.usefixtures("roles")
+def test_both_ends_meet_by_the_name_of_the_lane(instance: Instance) -> None:
+    sender, receiver = sender_of(instance), receiver_of(instance)
+    turn(lambda: sender.ready, sender, receiver)
+    assert sender.receiver == PROCESSOR.incarnation
+    assert receiver.peer_events() == [PeerUp(WORKER.incarnation)]
+    sender.send(frame(*sender.next_header))
+    assert [seq_of(f) for f in turn(lambda: not sender.unacked_frames, sender, receiver)] == [1]
+    sender.close(0.0)
+    receiver.close()
+
+
+def test_a_peer_lives_as_long_as_it_holds_its_role(
+    instance: Instance, roles: tuple[RoleLock, RoleLock]
+) -> None:
+    worker, processor = roles
+    sender, receiver = sender_of(instance), receiver_of(instance)
+    turn(lambda: sender.ready, sender, receiver)
+    receiver.peer_events()
+    worker.release()
+    told: list[object] = []
+
+    def down() -> bool:
+        told.extend(receiver.peer_events())
+        return bool(told)
+
+    turn(down, sender, receiver)
+    assert told == [PeerDown(WORKER.incarnation, "worker 0.0 is dead")]
+    processor.release()
+    turn(lambda: sender.lost, sender, receiver)
+    assert sender.lost_reason == "processor 0 is dead"
+    sender.close(0.0)
+    receiver.close()
+
+
+def test_a_lane_is_bound_once(instance: Instance) -> None:
+    receiver = receiver_of(instance)
+    with pytest.raises(LaneBusy, match=LANE):
+        receiver_of(instance)
+    receiver.close()
+    receiver_of(instance).close()
+
+
+@pytest.mark.usefixtures("roles")
+def test_a_sender_refuses_what_its_receiver_would_not_take(instance: Instance) -> None:
+    sender, receiver = sender_of(instance, most=200), receiver_of(instance)
+    turn(lambda: sender.ready, sender, receiver)
+    receiver.peer_events()
+    with pytest.raises(FrameTooLarge):
+        sender.send(frame(*sender.next_header, 200))
+    sender.send(frame(*sender.next_header, 50))
     turn(lambda: not sender.unacked_frames, sender, receiver)
-    heard = receiver.heard
-    said: list[str] = []
-    answer = receiver.port.send
-
-    def listen(route: bytes, message: bytes) -> bool:
-        said.append(lane_messages.unpack(message).type)
-        return answer(route, message)
-
-    receiver.port.send = listen  # type: ignore[method-assign, assignment]
-    sender.tick(time.monotonic() + 2)
-    turn(lambda: receiver.heard > heard, sender, receiver)
-    assert said == []
-    rig.send(sender)
-    deadline = time.monotonic() + 5
-    while not receiver.recv():  # taken, not yet applied
-        assert time.monotonic() < deadline
-    sender.tick(time.monotonic() + 2)  # notes what it waits for
-    sender.tick(time.monotonic() + 4)
-    while not said:
-        receiver.recv()
-        assert time.monotonic() < deadline
-    assert set(said) == {"ack"}
+    sender.close(0.0)
+    receiver.close()
