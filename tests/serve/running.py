@@ -56,6 +56,7 @@ class Running:
         if command == SERVE and not {"--engine", "--engine-arg"} & set(args):
             args = (*args, "--engine-arg", f"rate={RATE}")
         self.log_dir = directory / "logs"
+        self.runtime_dir = runtime_dir
         api = {"port": 0, "timeout_graceful_shutdown": 5.0, **keys.pop("api", {})}
         topology = {
             "runtime_dir": str(runtime_dir),

@@ -13,10 +13,14 @@ from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 from starlette.responses import JSONResponse, Response
 
+from tokenpipe.instance import ModelCard
+from tokenpipe.types import SamplingParams
+
 from .body_limit import LimitBody
 from .formats import ChatForm, CompletionForm
 from .owner import Owner
 from .problems import Problem
+from .request_check import executor_fields, max_tokens_of
 from .request_models import EITHER, AbortAsked, Asked, ChatAsked, CompletionAsked
 from .response import Reply
 from .server_state import ServerState
@@ -67,30 +71,49 @@ class _Api:
 
     async def completions(self, asked: CompletionAsked, request: Request) -> Response:
         """Continue a prompt, or several."""
-        self._check(asked)
+        card, extra = self._check(asked)
         prompts = [
             self._text.encode(prompt, "prompt") if isinstance(prompt, str) else prompt
             for prompt in asked.prompts
         ]
-        params = asked.params(asked.max_tokens or DEFAULT_COMPLETION_TOKENS, asked.logprobs)
-        return self._reply(CompletionForm, asked, request, prompts, params)
+        params = [
+            asked.params(
+                max_tokens_of(
+                    asked.given_max_tokens,
+                    DEFAULT_COMPLETION_TOKENS,
+                    (CompletionForm.prompt_field, len(prompt)),
+                    card,
+                ),
+                asked.logprobs,
+            )
+            for prompt in prompts
+        ]
+        return self._reply(CompletionForm, asked, request, prompts, params, extra)
 
     async def chat(self, asked: ChatAsked, request: Request) -> Response:
         """Give the next message of a conversation."""
-        self._check(asked)
-        prompts = [self._text.encode_chat(asked.messages)]
-        wanted = asked.max_completion_tokens or asked.max_tokens or DEFAULT_CHAT_TOKENS
-        params = asked.params(wanted, asked.wanted_logprobs)
-        return self._reply(ChatForm, asked, request, prompts, params)
+        card, extra = self._check(asked)
+        prompt = self._text.encode_chat(asked.messages)
+        most = max_tokens_of(
+            asked.given_max_tokens,
+            DEFAULT_CHAT_TOKENS,
+            (ChatForm.prompt_field, len(prompt)),
+            card,
+        )
+        params = [asked.params(most, asked.wanted_logprobs)]
+        return self._reply(ChatForm, asked, request, [prompt], params, extra)
 
-    def _check(self, asked: Asked) -> None:
+    def _check(self, asked: Asked) -> tuple[ModelCard, bytes]:
+        """Return the model card, and the fields for the executor. Raises Problem."""
         if asked.model is not None and asked.model != self._model:
             said = f"model: there is no {asked.model!r}; this server has {self._model!r}"
             raise Problem(404, said, param="model", code="model_not_found")
-        asked.refuse_what_is_not_served()
+        card = self._state.known_model_card()
+        extra = executor_fields(asked, card)
         if asked.stops and not self._text.can_stop:
             said = "stop: needs a tokenizer; stop_token_ids does not"
             raise Problem(400, said, param="stop", code="no_tokenizer")
+        return card, extra
 
     def _reply(
         self,
@@ -98,7 +121,8 @@ class _Api:
         asked: Asked,
         request: Request,
         prompts: Sequence[Sequence[int]],
-        params: Any,
+        params: Sequence[SamplingParams],
+        extra: bytes,
     ) -> Response:
         given = asked.request_id or request.headers.get("x-request-id", "")[:256]
         request_id = given or secrets.token_hex(12)
@@ -116,6 +140,7 @@ class _Api:
             self._text,
             prompts,
             params,
+            extra,
             request_id=request_id,
             stream=bool(asked.stream),
             with_usage=with_usage,
@@ -123,7 +148,14 @@ class _Api:
 
     async def models(self) -> Response:
         """List the one model."""
-        one = {"id": self._model, "object": "model", "created": 0, "owned_by": "tokenpipe"}
+        card = self._state.model_card()
+        one = {
+            "id": self._model,
+            "object": "model",
+            "created": 0,
+            "owned_by": "tokenpipe",
+            "max_model_len": None if card is None else card.max_model_len,
+        }
         return JSONResponse({"object": "list", "data": [one]})
 
     async def abort(self, asked: AbortAsked) -> Response:

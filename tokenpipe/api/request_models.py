@@ -5,6 +5,7 @@ A field that would change the answer and is not served is refused by name, never
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
@@ -83,10 +84,10 @@ class Asked(BaseModel):
     stream_interval: Annotated[int, Field(ge=1, lt=1 << 31)] = 1
     stream_interval_ms: Annotated[int, Field(ge=0, le=60_000)] = 0
 
-    def refuse_what_is_not_served(self) -> None:
-        """Raise Problem, a 400 that names the field."""
+    def refuse_what_is_not_served(self, declared: Collection[str] = ()) -> None:
+        """Raise Problem, a 400 that names the field; fields that the executor declared pass."""
         for name, value in (self.model_extra or {}).items():
-            if name in _NEUTRAL and value not in _NEUTRAL[name]:
+            if name in _NEUTRAL and value not in _NEUTRAL[name] and name not in declared:
                 raise Problem(400, f"{name}: not supported", param=name, code="unsupported")
         if self.stream_options is not None and not self.stream:
             raise Problem(400, "stream_options: only with stream", param="stream_options")
@@ -149,6 +150,11 @@ class CompletionAsked(Asked):
             return [prompt]
         return prompt
 
+    @property
+    def given_max_tokens(self) -> tuple[str, int] | None:
+        """The field that bounds the output, and its value; None where there is none."""
+        return None if self.max_tokens is None else ("max_tokens", self.max_tokens)
+
 
 class Part(BaseModel):
     """A part of a message's content."""
@@ -181,6 +187,13 @@ class ChatAsked(Asked):
     max_completion_tokens: Annotated[int, Field(ge=1, lt=1 << 31)] | None = None
     logprobs: bool | None = None
     top_logprobs: Annotated[int, Field(ge=0, le=20)] | None = None
+
+    @property
+    def given_max_tokens(self) -> tuple[str, int] | None:
+        """The field that bounds the output, and its value; None where there is none."""
+        if self.max_completion_tokens is not None:
+            return "max_completion_tokens", self.max_completion_tokens
+        return None if self.max_tokens is None else ("max_tokens", self.max_tokens)
 
     @property
     def wanted_logprobs(self) -> int | None:

@@ -54,7 +54,8 @@ class Reply(Response):
         form: Form,
         text: Text,
         prompts: Sequence[Sequence[int]],
-        params: SamplingParams,
+        params: Sequence[SamplingParams],  # of each prompt; they differ in max_tokens alone
+        extra: bytes,
         *,
         request_id: str,
         stream: bool,
@@ -65,6 +66,8 @@ class Reply(Response):
         self._text = text
         self._prompts = prompts
         self._params = params
+        self._n = params[0].n
+        self._extra = extra
         self._id = request_id
         self._stream = stream
         self._with_usage = with_usage
@@ -140,18 +143,19 @@ class Reply(Response):
 
     def _submit(self, client: AsyncClient, outputs: list[Outputs]) -> None:
         try:
-            for prompt in self._prompts:
-                outputs.append(client.generate(prompt, self._params, self._id))
+            for prompt, params in zip(self._prompts, self._params, strict=True):
+                outputs.append(client.generate(prompt, params, self._id, self._extra))
         except LaneFull:
             raise unavailable("the engine does not keep up") from None
         except FrameTooLarge as error:
-            raise Problem(413, str(error), param=self._form.prompt_field) from None
+            field = None if self._extra else self._form.prompt_field
+            raise Problem(413, str(error), param=field) from None
         except FieldError as error:
             field = self._form.prompt_field if error.field == PROMPT else error.field
             raise Problem(400, f"{field}: {error.problem}", param=field) from None
 
     async def _send_events(self, items: AsyncIterator[Any], send: Send) -> None:
-        form, text, n = self._form, self._text, self._params.n
+        form, text, n = self._form, self._text, self._n
         single = len(self._prompts) == 1
         left = choices = len(self._prompts) * n
         tally = Tally(self._prompts)
@@ -183,7 +187,7 @@ class Reply(Response):
             raise unavailable("the engine is gone")
 
     async def _send_whole(self, items: AsyncIterator[Any], send: Send) -> None:
-        n = self._params.n
+        n = self._n
         single = len(self._prompts) == 1
         choices = [Choice() for _ in range(len(self._prompts) * n)]
         tally = Tally(self._prompts)

@@ -10,7 +10,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Protocol
 
-from tokenpipe.instance import Health, read_health
+from tokenpipe.instance import Health, ModelCard, ModelCardReader, read_health
 from tokenpipe.notify import WATCHDOG_S
 
 from .abort import AbortPost
@@ -39,6 +39,7 @@ class ServerState:
         self.settings = settings
         self.rank = rank
         self.link = EngineLink(settings.endpoint)
+        self._cards = ModelCardReader(Path(settings.endpoint))
         self.post = AbortPost(Path(settings.endpoint), self.link.abort)
         self.answers: set[Answer] = set()
         self.draining = False
@@ -103,6 +104,20 @@ class ServerState:
             with suppress(asyncio.TimeoutError):
                 await asyncio.wait_for(self._none_left.wait(), timeout_s)
         return not self.answers
+
+    # --- the model ---
+
+    def model_card(self) -> ModelCard | None:
+        """Return what the model accepts; None until all workers have said it."""
+        return self._cards.read()
+
+    def known_model_card(self) -> ModelCard:
+        """Return what the model accepts. Raises Problem, a 503, until all workers have said it."""
+        card = self.model_card()
+        if card is None:
+            self.link.client()  # says more where the engine is away
+            raise unavailable("no worker is up")
+        return card
 
     # --- health ---
 
