@@ -36,7 +36,7 @@ from rich.console import Console
 from rich.table import Table
 
 from tokenpipe.bench.machine_info import describe_machine
-from tokenpipe.bench.worker import Discard
+from tokenpipe.bench.measured_publisher import DiscardingPublisher
 from tokenpipe.runners import CPUModelRunner
 from tokenpipe.wire import StepBind
 from tokenpipe.worker import Publisher, StepLane, StepLaneReader
@@ -67,7 +67,7 @@ class Conditions:
     plans: bool
 
 
-class Unsent(Discard):
+class Unsent(DiscardingPublisher):
     """A publisher that sends nothing, as a runner takes one."""
 
     def fail(self, error: str | BaseException) -> None:

@@ -74,7 +74,7 @@ class OpenVINOEngine:
         self._open[binding.handle] = self._pipe.add_request(binding.handle, tensor, config)
 
     def step(self) -> StepRows | None:
-        """Run one step and read what it brought; None where it brought nothing."""
+        """Run one step and return what it brought; None where nothing is open."""
         if not self._open:
             return None
         self._pipe.step()
@@ -102,7 +102,7 @@ class OpenVINOEngine:
         if self._report is not None:
             there = self._pipe.get_metrics().requests
             self._report.write_text(json.dumps([self.preempted, there]))
-        return StepRows(handles, tokens, counts, status=status) if handles else None
+        return StepRows(handles, tokens, counts, status=status)
 
     def free(self, handle: int) -> None:
         """Let a request go, wherever it is."""

@@ -55,22 +55,18 @@ def test_a_handle_gets_no_token_after_its_length_and_the_overrun() -> None:
     assert len(batch) == 1
 
 
-def test_a_freed_handle_is_drained_once_also_where_it_had_no_step() -> None:
+def test_a_handle_may_be_freed_after_its_end_or_before_its_first_step() -> None:
     batch = OracleBatch(overrun=0)
     batch.change([bind(1, 11, max_tokens=1), bind(2, 22)], [])
     steps(batch, 3)
-    batch.change([bind(3, 33)], [1, 2, 3])
-    assert batch.due and len(batch) == 0
-    rows = batch.step()
-    assert sorted(rows.drained.tolist()) == [1, 2, 3] and not len(rows.handles)
-    assert not batch.due
-    assert not len(batch.step().drained)
+    batch.change([bind(3, 33), bind(4, 44)], [1, 2, 3])
+    assert batch.step().handles.tolist() == [4]
 
 
 def test_a_request_that_has_all_its_tokens_gets_only_the_overrun() -> None:
     batch = OracleBatch(overrun=0)
     batch.change([bind(1, 11, at=8, max_tokens=8)], [])
-    assert not batch.due
+    assert len(batch) == 0
 
 
 def test_rows_without_tokens_are_refused() -> None:

@@ -41,11 +41,13 @@ class Rank:
     states: dict[int, str] = field(default_factory=dict)
     requests: dict[int, Request] = field(default_factory=dict)
     generations: dict[int, int] = field(default_factory=dict)
+    drained: list[int] = field(default_factory=list)
     up: bool = True
 
     def send(self, plan: StepPlan) -> None:
         if self.up:
             self.batch.change(plan.binds, plan.frees)
+            self.drained += plan.frees
 
 
 class Model:
@@ -118,7 +120,8 @@ class Model:
                     self.ended.add(request.internal_id)
                     length = FinishReason.LENGTH
                     self.events.append(Finished(request, handle, length, len(output)))
-        for handle in rows.drained.tolist():
+        drained, rank.drained = rank.drained, []
+        for handle in drained:
             request = rank.requests[handle]
             if handle not in rank.states:
                 continue  # of a worker that is gone
@@ -141,7 +144,7 @@ class Model:
         self.events.append(RankLost(rank.dp, "killed"))
         for handle in list(rank.states):
             self.lose_binding(rank, handle)
-        rank.batch, rank.up = OracleBatch(), False
+        rank.batch, rank.drained, rank.up = OracleBatch(), [], False
 
     def lose_binding(self, rank: Rank, handle: int) -> None:
         if rank.states[handle] in ("running", "preempting"):

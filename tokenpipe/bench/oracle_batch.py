@@ -16,12 +16,11 @@ from .oracle import I32, I64, VOCAB_BITS, mix, seeds
 
 
 class OracleRows(NamedTuple):
-    """The rows of one step: handles i64[n], tokens i32[n * k], drained i64[m]."""
+    """The rows of one step: handles i64[n], tokens i32[n * k]."""
 
     handles: I64
     tokens: I32
     counts: I64 | None  # None: one token a row
-    drained: I64
 
 
 _NONE: I64 = np.zeros(0, dtype=np.int64)
@@ -47,7 +46,6 @@ class OracleBatch:
         self._keys = np.zeros(0, dtype=np.uint64)
         self._offsets: I64 = _NONE
         self._left: I64 = _NONE  # steps until a handle gets no more tokens
-        self._drained: list[int] = []
         self._steps_to_change = 0
         self._taken = 0  # steps since the last change
         self._lay_out()
@@ -56,23 +54,11 @@ class OracleBatch:
         """Return how many handles get tokens in the next step."""
         return len(self._handles)
 
-    @property
-    def due(self) -> bool:
-        """Whether the next step has a row, or a handle that is drained."""
-        return bool(len(self._handles) or self._drained)
-
-    def clear(self) -> None:
-        """Forget all handles, and call none of them drained: their processor is dead."""
-        self._keep(np.zeros(len(self._handles), dtype=np.bool_))
-        self._drained.clear()
-        self._lay_out()
-
     def change(self, binds: Iterable[StepBind], frees: Iterable[int]) -> None:
-        """Apply a plan. A handle that is freed is drained, also one that is not known here."""
+        """Take handles in and let others go, also some that are not known here."""
         self._apply_steps()
         freed = set(frees)
         fresh = [bind for bind in binds if bind.handle not in freed]
-        self._drained.extend(freed)
         if freed:
             self._keep(~np.isin(self._handles, np.fromiter(freed, dtype=np.int64)))
         offset = [bind.output_tokens for bind in fresh]
@@ -89,16 +75,12 @@ class OracleBatch:
 
     def step(self) -> OracleRows:
         """Return the next step's rows. The arrays are valid until the next call."""
-        drained = _NONE
-        if self._drained:
-            drained = np.array(self._drained, dtype=np.int64)
-            self._drained.clear()
         np.copyto(self._out, self._walk)
         tokens = mix(self._out, self._scratch, self._bits)
         np.add(self._walk, self._leap, out=self._walk)
         self._taken += 1
         self._steps_to_change -= 1
-        rows = OracleRows(self._handles, tokens, self._counts, drained)
+        rows = OracleRows(self._handles, tokens, self._counts)
         if self._steps_to_change == 0:  # a handle has its last row; `rows` keeps its own arrays
             self._apply_steps()
             self._keep(self._left > 0)

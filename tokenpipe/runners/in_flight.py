@@ -10,14 +10,31 @@ from numpy.typing import NDArray
 
 from tokenpipe.extras import RowAnnex
 from tokenpipe.types import RowStatus
-from tokenpipe.worker import Publishes, StepLogprobs, tensors_of, with_arrays
+from tokenpipe.worker import StepLogprobs, tensors_of, with_arrays
 
 from .devices import Device
 from .model import I64, Row, Sampled
 
 
-class RankPublishes(Publishes, Protocol):
-    """A Publisher that can give its rank up."""
+class RankPublishes(Protocol):
+    """The part of `Publisher` that a runner uses."""
+
+    def publish(
+        self,
+        step: int,
+        handles: Any,
+        tokens: Any,
+        counts: Any = None,
+        status: Any = None,
+        logprobs: Any = None,
+        drained: Any = None,
+        *,
+        annexes: Any = None,
+    ) -> None:
+        """Send one step."""
+
+    def poll(self) -> None:
+        """Read acknowledgements."""
 
     def fail(self, error: str | BaseException) -> None:
         """Say that this rank cannot go on."""

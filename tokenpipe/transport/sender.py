@@ -216,6 +216,12 @@ class LaneSender:
                 missing = self._peer.missing()
                 raise StartupError(f"lane {lane}: no welcome within {timeout_s:g} s; {missing}")
 
+    def wait(self, timeout_s: float) -> None:
+        """Wait for a word of the receiver, at most `timeout_s`, and hear it."""
+        self._guard.check("LaneSender")
+        self._wait(self._clock() + timeout_s)
+        self.poll()
+
     def end(self) -> None:
         """Tell the receiver that no frame follows. `ended` becomes true when all are applied."""
         self._guard.check("LaneSender")

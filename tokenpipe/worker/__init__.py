@@ -12,6 +12,7 @@ from .protocols import PlanLane, Publishes
 from .publisher import Publisher
 from .step_lane import StepLane, StepLaneReader
 from .synthetic import SYNTHETIC, SyntheticEngine
+from .worker_loop import WorkerLoop
 
 __all__ = [
     "SYNTHETIC",
@@ -26,6 +27,7 @@ __all__ = [
     "StepLogprobs",
     "StepRows",
     "SyntheticEngine",
+    "WorkerLoop",
     "annex_columns",
     "as_array",
     "logprob_columns",

@@ -1,6 +1,6 @@
 """Run one worker rank: `python -m tokenpipe.worker --dp N --tp N --engine module:factory`.
 
-Exit status: 0 when it was told to end, 1 when rows could not be delivered or the engine failed,
+Exit status: 0 when it was told to end, 1 when rows could not be delivered or the executor failed,
 75 when its lanes ended though nobody stopped it (its processor or its engine process is gone).
 """
 
@@ -39,15 +39,32 @@ def main(argv: Sequence[str]) -> int:
     parser.add_argument("--tp", type=int, default=0, help="tensor-parallel rank")
     parser.add_argument("--engine", required=True, help="module:factory")
     parser.add_argument("--arguments", default="{}", help="JSON, for the factory")
+    parser.add_argument(
+        "--lockstep",
+        action="store_true",
+        help="run the steps that each plan allows; always so with several TP ranks",
+    )
     args = parser.parse_args(argv)
     notifier = Notifier.inherited()
-    rank = f"{args.dp}.{args.tp}"
-    set_title(f"tp:worker {rank}")
+    set_title(f"tp:worker {args.dp}.{args.tp}")
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the terminal's; the supervisor decides
     try:
+        rank = _Rank(args, notifier)
+    except Exception as error:
+        notifier.failed(_story(error))
+        raise
+    return rank.run()
+
+
+class _Rank:
+    """One rank with its executor and its lanes; made, then run once."""
+
+    def __init__(self, args: argparse.Namespace, notifier: Notifier) -> None:
+        self._notifier = notifier
         instance = Instance.attach(args.endpoint)
         topology = Topology.from_json_dict(instance.info["topology"])
         name, log = instance.info["name"], topology.log
+        rank = f"{args.dp}.{args.tp}"
         set_up_logs("worker", rank, instance=name, form=log.format, level=log.level)
         notifier.phase(f"making engine {args.engine}")
         spec = EngineSpec(args.engine, json.loads(args.arguments))
@@ -55,40 +72,42 @@ def main(argv: Sequence[str]) -> int:
         # Before its rank can come up: no request may reach it that was judged by another card.
         notifier.facts(model_card=model_card_of(executor).to_json_dict())
         notifier.phase("waiting for its processor's welcome")
-        lane = StepLane.worker(args.endpoint, args.dp, args.tp)
-        publisher = Publisher(args.endpoint, args.dp, args.tp)
-    except Exception as error:
-        notifier.failed(_story(error))
-        raise
-    lockstep = topology.tensor_parallel_size > 1
-    loop = WorkerLoop(lane, publisher, executor, notifier=notifier, lockstep=lockstep)
+        self._lane = StepLane.worker(args.endpoint, args.dp, args.tp)
+        self._publisher = Publisher(args.endpoint, args.dp, args.tp)
+        self._loop = WorkerLoop(
+            self._lane,
+            self._publisher,
+            executor,
+            notifier=notifier,
+            lockstep=args.lockstep or topology.tensor_parallel_size > 1,
+        )
 
-    def stop(*_: object) -> None:
-        loop.stopped = True
+    def run(self) -> int:
+        signal.signal(signal.SIGTERM, self._loop.stop)
+        gc.collect()
+        gc.freeze()
+        self._notifier.ready()
+        try:
+            self._loop.run()
+        except LaneLost as error:
+            _log.warning("the worker ends: %s", error)
+            self._close(0.0)
+            return LANES_OVER
+        except Exception as error:
+            _log.exception("the executor failed")
+            self._notifier.failed(_story(error))
+            self._close()
+            return 1
+        undelivered = self._close()
+        if undelivered:
+            _log.error("%d frames were not delivered", undelivered)
+        return LANES_OVER if undelivered and not self._loop.stopped else int(bool(undelivered))
 
-    signal.signal(signal.SIGTERM, stop)
-    gc.collect()
-    gc.freeze()
-    notifier.ready()
-    try:
-        loop.run()
-    except LaneLost as error:
-        _log.warning("ends: %s", error)
-        publisher.close(0.0)
-        lane.close()
-        return LANES_OVER
-    except Exception as error:
-        _log.exception("the engine failed")
-        notifier.failed(_story(error))
-        publisher.fail(error)
-        publisher.close()
-        lane.close()
-        return 1
-    undelivered = publisher.close()
-    lane.close()
-    if undelivered:
-        _log.error("%d frames were not delivered", undelivered)
-    return LANES_OVER if undelivered and not loop.stopped else int(bool(undelivered))
+    def _close(self, timeout_s: float | None = None) -> int:
+        """Close both lanes; return the frames that were not delivered."""
+        undelivered = self._publisher.close(timeout_s)
+        self._lane.close()
+        return undelivered
 
 
 def _story(error: Exception) -> str:

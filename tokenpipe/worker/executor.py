@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib import import_module
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Protocol
 
 from tokenpipe.errors import ConfigError
 from tokenpipe.extras import RowAnnex
@@ -15,12 +15,22 @@ from tokenpipe.wire import StepBind
 from .arrays import StepLogprobs
 
 
-class StepRows(NamedTuple):
-    """What one step computed, as `Publisher.publish` takes it.
+@dataclass(slots=True, eq=False)
+class StepRows:
+    """What one step computed.
 
-    `handles` int64 [n], each one admitted; `tokens` int32 [sum of counts], row after row; `counts`
-    [n], None is one token each; `status` is the RowStatus of each row, None is all OK; `annexes` is
-    what goes beside the tokens of some rows, by their index.
+    The arrays are read before the next call of `step`, and may be filled again in it. Their types
+    are those that `Publisher.publish` takes.
+
+    Args:
+        handles: int64 [rows], each one admitted.
+        tokens: int32 or int64 [sum of counts], row after row.
+        counts: tokens of each row, int [rows]; None is one each.
+        logprobs: a `StepLogprobs`.
+        status: `RowStatus` of each row, uint8 [rows]; None is all OK.
+        annexes: what goes beside the tokens of some rows, by index of the row.
+        drained: handles for which `free` returned True, and which no later step has a row of. Each
+            is named once.
     """
 
     handles: Any
@@ -29,12 +39,14 @@ class StepRows(NamedTuple):
     logprobs: StepLogprobs | None = None
     status: Any = None
     annexes: Mapping[int, RowAnnex] | None = None
+    drained: Sequence[int] = ()
 
 
 class Executor(Protocol):
-    """One rank's model. All calls come from one thread, in the order of the plans.
+    """One rank's model, as a `WorkerLoop` runs it.
 
-    With `tensor_parallel_size` > 1 every TP rank gets the same calls in the same order.
+    All calls come from one thread, in the order of the plans. With `tensor_parallel_size` > 1 every
+    TP rank gets the same calls in the same order.
 
     Two attributes may say more; both may be absent. `request_fields`: the names of JSON fields of
     an HTTP request that it accepts beyond the standard ones (`binding.request_fields` then has
@@ -52,13 +64,22 @@ class Executor(Protocol):
         """
 
     def step(self) -> StepRows | None:
-        """Run one forward over what is admitted; None where it has no row to give yet.
+        """Run one forward over what is admitted, and return its rows.
 
+        None says that there is nothing to run: the loop then waits until a sequence is admitted or
+        freed. `StepRows([], [])` says that the next call may have rows; the loop makes it at once.
         A handle may get rows beyond its end until it is freed. An exception ends the worker.
+
+        An executor may overlap its steps: launch this one and return the rows of an earlier one.
+        It returns None only where no step is in flight.
         """
 
-    def free(self, handle: int) -> None:
-        """Let a sequence go: no row of it follows."""
+    def free(self, handle: int) -> bool | None:
+        """Let a sequence go.
+
+        No later step has a row of it, unless this returns True: then a step in flight may have one,
+        and the executor names the handle in `StepRows.drained` of the last such step.
+        """
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,7 +23,7 @@ class PlanLane(Protocol):
 
 
 class Publishes(Protocol):
-    """The part of `Publisher` that every worker uses."""
+    """The part of `Publisher` that a worker's loop uses."""
 
     def publish(
         self,
@@ -41,3 +41,14 @@ class Publishes(Protocol):
 
     def poll(self) -> None:
         """Read acknowledgements."""
+
+    @property
+    def poll_within_s(self) -> float:
+        """How long `poll` may wait where nothing is published in between, in seconds."""
+        ...
+
+    def wait(self, timeout_s: float) -> None:
+        """Wait until the processor says something, at most `timeout_s`."""
+
+    def fail(self, error: str | BaseException) -> None:
+        """Say that this rank cannot go on."""

@@ -184,6 +184,11 @@ class Publisher:
         self._guard.check("Publisher")
         self._lane.poll()
 
+    def wait(self, timeout_s: float) -> None:
+        """Wait until the processor says something, at most `timeout_s`, and read it."""
+        self._guard.check("Publisher")
+        self._lane.wait(timeout_s)
+
     def fail(self, error: str | BaseException) -> None:
         """Say that this rank cannot go on: its bindings are rescheduled with the reason."""
         self._guard.check("Publisher")

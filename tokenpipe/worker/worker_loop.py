@@ -1,33 +1,39 @@
-"""The loop of a worker rank: plans in, steps of the engine out. No process, no signal."""
+"""The loop of a worker rank: plans come in, steps of the executor go out. No process, no signal."""
 
 from __future__ import annotations
 
-import logging
 import time
 from collections.abc import Callable
 
 import numpy as np
 
-from tokenpipe.errors import FieldError, LaneLost, RequestRefused
-from tokenpipe.extras import RowAnnex
-from tokenpipe.logs import RateLimit
-from tokenpipe.notify import Notifier
-from tokenpipe.types import RowStatus
+from tokenpipe.errors import LaneLost
+from tokenpipe.notify import WATCHDOG_S, Notifier
 from tokenpipe.wire import StepBind, StepPlan
 
 from .executor import Executor, StepRows
 from .protocols import PlanLane, Publishes
+from .refusals import Refusals
+from .step_sender import StepSender
 
-IDLE_S = 0.1  # a worker with nothing to publish polls at least so often
-_log = logging.getLogger("tokenpipe.worker")
+IDLE_S = 0.5  # the longest wait for a plan, where nobody waits for signs of life
 
 
 class WorkerLoop:
-    """Run an engine as its scheduler's plans say.
+    """Run an executor as the plans of its engine say, and publish what it computes.
 
-    A rank alone runs on by itself between plans. Ranks of a tensor-parallel group run `lockstep`:
-    each plan grants a number of `steps`, and no other plan is applied before
-    these are done, so that all of them make the same calls in the same order.
+    Args:
+        lane: the worker's end of its `StepLane`.
+        pub: the `Publisher` of this rank.
+        executor: see `Executor`.
+        notifier: told that the loop still runs; None tells nobody.
+        lockstep: run the `steps` that each plan allows, and no other step. All TP ranks of a
+            tensor-parallel group then make the same calls in the same order. Without it, steps
+            follow one another by themselves while a sequence runs.
+        clock: seconds, monotonic; for tests.
+
+    A lane that is full holds the step back: it is published as soon as the lane takes it, and no
+    forward runs before. Where the processor died, its handles are dead: the loop drops them.
     """
 
     def __init__(
@@ -36,42 +42,92 @@ class WorkerLoop:
         pub: Publishes,
         executor: Executor,
         *,
-        notifier: Notifier,
+        notifier: Notifier | None = None,
         lockstep: bool = False,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._lane = lane
         self._pub = pub
         self._executor = executor
-        self._notifier = notifier
+        self._notifier = notifier or Notifier(None)
+        self._longest_wait_s = WATCHDOG_S if notifier else IDLE_S
         self._lockstep = lockstep
-        self._limit = RateLimit(1.0, clock)
+        self._sender = StepSender(pub, self._notifier, clock)
         self._running: set[int] = set()
-        self._drained: list[int] = []
-        self._refused: dict[int, tuple[RowStatus, RowAnnex]] = {}  # handles, until published
-        self._step = 0
-        self.stopped = False
+        self._leaving: set[int] = set()  # freed, but a step in flight may have a row of it
+        self._drained: list[int] = []  # to be named with the next frame
+        self._refused = Refusals(clock)
+        self._news = False  # whether there are drained or refused handles
+        self._idle = True  # nothing to run until a plan comes
 
     def run(self) -> None:
-        """Work until the engine ends the lane or someone sets `stopped`."""
-        while not (self.stopped or self._lane.ended):
-            self._turn()
-            self._notifier.watchdog()
+        """Work until the engine ends the lane or `stop` is called.
 
-    def _turn(self) -> None:
-        runs_on = not self._lockstep and bool(self._running)
-        for plan in self._lane.recv(0.0 if runs_on else IDLE_S):
-            self._apply(plan)
-            for _ in range(plan.steps if self._lockstep else 0):
-                self._run_step()
+        Raises LaneLost where the engine died. An exception of the executor is reported to the
+        processor, which hands the requests of this rank back, and is raised.
+        """
+        try:
+            while not (self.stopped or self._lane.ended):
+                self.turn()
                 self._notifier.watchdog()
-        if self._lockstep or not self._running:
-            self._publish(None)
-        else:
-            self._run_step()
+        except LaneLost:
+            raise
+        except Exception as error:
+            self._sender.report(error)
+            raise
 
-    def _run_step(self) -> None:
-        self._publish(self._executor.step() if self._running else None)
+    def stop(self, *_: object) -> None:
+        """End `run` after the step that runs now. This may be the handler of a signal."""
+        self._sender.stopped = True
+
+    @property
+    def stopped(self) -> bool:
+        """Whether `stop` was called."""
+        return self._sender.stopped
+
+    def turn(self) -> None:
+        """Apply the plans that are there, then run a step; wait for plans where nothing runs."""
+        if self._lockstep:
+            self._turn_in_lockstep()
+            return
+        for plan in self._lane.recv(self._idle_s if self._idle else 0.0):
+            self._apply(plan)
+        if self._idle:
+            self._flush()
+        else:
+            self.step()
+
+    def step(self) -> None:
+        """Run one step of the executor and publish what it gives."""
+        rows = self._executor.step()
+        if rows is None:
+            self._idle = True
+            self._flush()
+        elif self._news or rows.drained:
+            self._send_all(rows)
+        elif len(rows.handles):
+            if not self._sender.send(rows):
+                self._processor_died()
+        else:
+            self._sender.poll()
+
+    def _turn_in_lockstep(self) -> None:
+        for plan in self._lane.recv(self._idle_s):
+            self._apply(plan)
+            for _ in range(plan.steps):
+                if self.stopped:
+                    return
+                if not self._idle:
+                    self.step()
+                self._notifier.watchdog()
+            self._flush()  # here, and not where a wait is over: frames are numbered alike
+        self._sender.poll()
+
+    @property
+    def _idle_s(self) -> float:
+        return min(self._longest_wait_s, self._pub.poll_within_s)
+
+    # --- plans ---
 
     def _apply(self, plan: StepPlan) -> None:
         if plan.reset:
@@ -79,69 +135,73 @@ class WorkerLoop:
         frees = set(plan.frees)
         for handle in plan.frees:
             if handle in self._running:
-                self._running.discard(handle)
-                self._executor.free(handle)
-            self._drained.append(handle)
+                self._free(handle)
+            elif handle not in self._leaving:  # refused or unknown: its slot waits for the word
+                self._drained.append(handle)
         for binding in plan.binds:
             if binding.handle not in frees:
                 self._admit(binding)
-
-    def _forget(self) -> None:
-        """Drop every handle without a word: the rank was lost, and this process was not."""
-        for handle in self._running:
-            self._executor.free(handle)
-        self._running.clear()
-        self._drained.clear()
-        self._refused.clear()
+        self._news = bool(self._drained or self._refused)
+        self._idle = not (self._running or self._leaving)
 
     def _admit(self, binding: StepBind) -> None:
         try:
             self._executor.admit(binding)
-        except (RequestRefused, FieldError) as error:
-            self._refuse(binding, RowStatus.REFUSED, str(error), error.field or "")
         except Exception as error:  # one bad request harms one request
-            self._refuse(binding, RowStatus.ERROR, f"{type(error).__name__}: {error}")
+            self._refused.add(binding, error)
         else:
             self._running.add(binding.handle)
 
-    def _refuse(self, binding: StepBind, status: RowStatus, why: str, field: str = "") -> None:
-        self._refused[binding.handle] = status, RowAnnex(error=why, error_field=field)
-        said = f"request {binding.key:#x} is refused: {why}"
-        self._limit.log(_log, logging.WARNING, "refused", said)
+    def _free(self, handle: int) -> None:
+        self._running.discard(handle)
+        if self._executor.free(handle):
+            self._leaving.add(handle)
+        else:
+            self._drained.append(handle)
 
-    def _publish(self, rows: StepRows | None) -> None:
-        """Send a step with what became of handles since the last one; else keep the lane going."""
-        if rows is None and not self._drained and not self._refused:
-            self._pub.poll()
-            return
-        try:
-            self._publish_step(rows or StepRows(np.zeros(0, np.int64), np.zeros(0, np.int32)))
-        except LaneLost as error:  # the processor died: its next life knows none of our handles
-            _log.warning("forgets its batch: %s", error)
-            self._forget()
-
-    def _publish_step(self, rows: StepRows) -> None:
-        if self._refused:  # a step of their own: the executor's columns stay as they are
-            refusals = list(self._refused.values())
-            self._step += 1
-            self._pub.publish(
-                self._step,
-                np.fromiter(self._refused, np.int64, len(refusals)),
-                np.zeros(0, np.int32),
-                counts=np.zeros(len(refusals), np.int32),
-                status=np.array([status for status, _ in refusals], np.uint8),
-                annexes={row: extras for row, (_, extras) in enumerate(refusals)},
-            )
-            self._refused.clear()
-        self._step += 1
-        self._pub.publish(
-            self._step,
-            rows.handles,
-            rows.tokens,
-            counts=rows.counts,
-            status=rows.status,
-            logprobs=rows.logprobs,
-            drained=np.array(self._drained, np.int64) if self._drained else None,
-            **({"annexes": rows.annexes} if rows.annexes else {}),
-        )
+    def _forget(self) -> None:
+        """Drop every handle, and name none as drained: they are dead."""
+        for handle in list(self._running):
+            self._free(handle)
+        while self._leaving and (rows := self._executor.step()) is not None:  # in flight: dropped
+            self._leaving.difference_update(rows.drained)
+        self._leaving.clear()
         self._drained.clear()
+        self._refused.clear()
+        self._sender.muted = self._news = False
+        self._idle = True
+
+    # --- publishing ---
+
+    def _flush(self) -> None:
+        """Publish what became of handles; where there is nothing of it, keep the lane going."""
+        if self._news:
+            self._send_all(StepRows((), ()))
+        else:
+            self._sender.poll()
+
+    def _send_all(self, rows: StepRows) -> None:
+        """Publish rows with all that became of handles since the last frame."""
+        alive, self._news = True, False
+        if self._refused:  # a frame of their own: the executor's columns stay as they are
+            alive = self._sender.send(self._refused.take())
+        for handle in rows.drained:
+            if handle in self._leaving:
+                self._leaving.discard(handle)
+                self._drained.append(handle)
+        drained, self._drained = self._drained, []
+        if alive and (drained or len(rows.handles)):
+            alive = self._sender.send(rows, np.array(drained, np.int64) if drained else None)
+        if not alive:
+            self._processor_died()
+
+    def _processor_died(self) -> None:
+        """Drop the batch: the processor's next life knows none of its handles.
+
+        In lockstep the plan with `reset` does that, so that each TP rank does it at the same step;
+        until then the steps run, and nothing is published.
+        """
+        if self._lockstep:
+            self._sender.muted = bool(self._running or self._leaving)
+        else:
+            self._forget()
