@@ -16,7 +16,8 @@ import numpy
 ROOT = Path(__file__).parent.parent
 CSRC = ROOT / "csrc"
 # The build itself is less strict: it must also work with compilers that do not exist yet.
-FLAGS = ["-std=c11", "-O2", "-Wall", "-Wextra", "-Werror", "-c", "-o", "/dev/null"]
+FLAGS = ["-std=c11", "-O2", "-Wall", "-Wextra", "-Wmissing-prototypes", "-Werror"]
+FLAGS += ["-c", "-o", "/dev/null"]
 
 
 def files() -> list[str]:

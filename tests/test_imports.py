@@ -247,15 +247,3 @@ def test_processes_are_made_by_exec_only() -> None:
         for node in ast.walk(parsed(path)):
             if isinstance(node, ast.Attribute) and node.attr in {"fork", "forkpty", "system"}:
                 pytest.fail(f"{name_of(path)}:{node.lineno}: os.{node.attr}")
-
-
-def test_pure_half_of_c_knows_no_python() -> None:
-    for path in sorted((ROOT / "csrc").rglob("*.[ch]")):
-        included = {line.split()[1].strip('<>"') for line in lines_with(path, "#include")}
-        binding = {"Python.h"} | {name for name in included if name.startswith("py/")}
-        if path.parent.name != "py":
-            assert not included & binding, f"{path}: includes {included & binding}"
-
-
-def lines_with(path: Path, start: str) -> list[str]:
-    return [line for line in path.read_text().splitlines() if line.startswith(start)]

@@ -62,8 +62,8 @@ STEP_LP_K: int
 STEP_LP_IDS: int
 STEP_LP_VALUES: int
 STEP_LP_RANKS: int
-STEP_ANNEX_LEN: int
-STEP_ANNEX: int
+STEP_EXTRAS_LEN: int
+STEP_EXTRAS: int
 
 # wire.OutputColumn
 OUT_KEYS: int
@@ -83,9 +83,9 @@ OUT_TEXT: int
 OUT_TEXT_OFFSET: int
 OUT_STOP_STRING: int
 OUT_CACHED: int
-OUT_ANNEX_LEN: int
-OUT_ANNEX: int
-OUT_ANNEX_OFFSET: int
+OUT_EXTRAS_LEN: int
+OUT_EXTRAS: int
+OUT_EXTRAS_OFFSET: int
 OUT_ERROR_CODE: int
 OUT_ERROR_FIELD: int
 OFFSET_UNKNOWN: int  # of a final row whose writer cannot know it: the stream ends where it stands
@@ -125,7 +125,7 @@ CAUSE_STATUS: int
 CAUSE_TOKEN: int
 CAUSE_MEMORY: int
 CAUSE_TEXT: int
-CAUSE_ANNEX: int
+CAUSE_EXTRAS: int
 
 # the first value of what Inbox.feed returns
 NOTE_ENDED: int
@@ -217,9 +217,9 @@ class StepPacker:
     """Packs the steps of one worker rank and counts each handle's position.
 
     Takes C-contiguous buffers: handles, drained int64; tokens, lp_k, lp_ids, lp_ranks int32 or
-    int64; counts uint16, int32 or int64; status, annex uint8; annex_len uint32; lp_values float32.
-    A row with a token outside 0..vocab_size-1 becomes BAD_TOKEN; anything else that is wrong is a
-    RowError.
+    int64; counts uint16, int32 or int64; status, extras uint8; extras_len uint32; lp_values
+    float32. A row with a token outside 0..vocab_size-1 becomes BAD_TOKEN; anything else that is
+    wrong is a RowError.
     Each has one dimension. `pack_next` takes the header from `window` and whatever
     `convert(value, letter, name)` makes one of these of; what it packed counts
     once the window took it; `withdraw` forgets one that it did not take. `last_step` is the newest
@@ -252,8 +252,8 @@ class StepPacker:
         lp_ids: _Array | None = None,
         lp_values: _Array | None = None,
         lp_ranks: _Array | None = None,
-        annex_len: _Array | None = None,
-        annex: _Array | None = None,
+        extras_len: _Array | None = None,
+        extras: _Array | None = None,
     ) -> bytes: ...
     def commit(self) -> None: ...
     def pack_next(
@@ -269,8 +269,8 @@ class StepPacker:
         lp_ids: Any = None,
         lp_values: Any = None,
         lp_ranks: Any = None,
-        annex_len: Any = None,
-        annex: Any = None,
+        extras_len: Any = None,
+        extras: Any = None,
         /,
     ) -> bytes: ...
     def send_next(
@@ -286,8 +286,8 @@ class StepPacker:
         lp_ids: Any = None,
         lp_values: Any = None,
         lp_ranks: Any = None,
-        annex_len: Any = None,
-        annex: Any = None,
+        extras_len: Any = None,
+        extras: Any = None,
         /,
     ) -> int: ...
     def withdraw(self) -> None: ...
@@ -298,7 +298,7 @@ class StepPacker:
 
 # --- the client's inbox -------------------------------------------------------------------------
 
-class _AnnexReader(Protocol):
+class _ExtrasReader(Protocol):
     def take(self, data: bytes, begin: int, end: int, last: bool, /) -> OutputAnnex | None: ...
     def usage(self, output_tokens: int, cached: int, /) -> tuple[int, int | None]: ...
 
@@ -312,7 +312,7 @@ class Inbox:
         stream_bytes: int,
         loop: AbstractEventLoop | None = None,
         on_drop: Callable[[int, str], object] | None = None,
-        annexes: Callable[[int, bool], _AnnexReader] | None = None,
+        extras: Callable[[int, bool], _ExtrasReader] | None = None,
     ) -> Self: ...
     def feed(self, frame: Buffer, /) -> list[tuple[int, Stream, int]] | None: ...
     def wake(self, at_once: bool = False, /) -> None: ...
@@ -435,10 +435,10 @@ class Table:
         pace: int = 1,
         pace_ms: int = 0,
         cached: int = 0,
-        annex_offset: int = 0,
+        extras_offset: int = 0,
         /,
     ) -> _TableEvents: ...
-    def annex_offset(self, handle: int, /) -> int: ...
+    def extras_offset(self, handle: int, /) -> int: ...
     def release(self, now_ns: int, /) -> int: ...
     def stop_string(self, handle: int, /) -> int: ...
     def text_tail(self, handle: int, /) -> tuple[int, bytes]: ...

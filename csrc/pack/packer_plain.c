@@ -15,7 +15,7 @@ TP_HOT size_t tp_plain_begin(tp_packer *p, const tp_step_input *in, tp_plain *pl
     tp_packer_roll_back(p);
     if (in->counts.width != 0 || in->status.width != 0 || in->drained.n != 0 || in->lp_k.width != 0 ||
         in->lp_ids.width != 0 || in->lp_values.width != 0 || in->lp_ranks.width != 0 ||
-        in->annex_len.width != 0 || n == 0 || n != in->tokens.n || n > TP_MAX_ROWS / 2) {
+        in->extras_len.width != 0 || n == 0 || n != in->tokens.n || n > TP_MAX_ROWS / 2) {
         return 0;
     }
     plain->continues = tp_run_goes_on(p, in);

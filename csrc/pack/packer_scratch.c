@@ -3,11 +3,10 @@
 
 #include "buffer.h"
 
-#define BY_ROW(s)                                                                       \
-    {                                                                                   \
-        TP_GROWING((s)->handles),   TP_GROWING((s)->again),    TP_GROWING((s)->counts), \
-        TP_GROWING((s)->status),    TP_GROWING((s)->position), TP_GROWING((s)->lp_k),   \
-        TP_GROWING((s)->annex_len), TP_GROWING((s)->replaced)}
+#define BY_ROW(s)                                                                     \
+    {TP_GROWING((s)->handles),    TP_GROWING((s)->again),    TP_GROWING((s)->counts), \
+     TP_GROWING((s)->status),     TP_GROWING((s)->position), TP_GROWING((s)->lp_k),   \
+     TP_GROWING((s)->extras_len), TP_GROWING((s)->replaced)}
 #define BY_TOKEN(s)  {TP_GROWING((s)->token_ids), TP_GROWING((s)->lp_ranks)}
 #define BY_ENTRY(s)  {TP_GROWING((s)->lp_ids), TP_GROWING((s)->lp_values)}
 #define COUNT(array) (sizeof(array) / sizeof *(array))

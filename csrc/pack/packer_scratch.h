@@ -24,7 +24,7 @@ typedef struct tp_scratch {
     uint8_t *status;
     uint32_t *position;
     int32_t *lp_k;
-    uint32_t *annex_len;
+    uint32_t *extras_len;
     tp_replaced *replaced;
     int32_t *token_ids, *lp_ranks;
     int32_t *lp_ids;

@@ -7,7 +7,7 @@
 #include "wire/layout.h"
 #include "wire/result.h"
 
-#define TP_FRAME_OVERHEAD 64u /* bytes that a frame costs beside its own, so that tiny ones are bounded too */
+#define TP_FRAME_OVERHEAD 64u /* bytes that each frame costs beside its own: bounds tiny frames */
 #define TP_LOOK_EVERY     32u /* frames between two looks for acknowledgements */
 
 /* What became of a frame. Up to TP_LOOK the lane has taken it. */

@@ -16,8 +16,8 @@ typedef struct tp_step_input {
     tp_array drained;                /* 8: handles of rows without tokens, which follow the others */
     tp_array lp_k, lp_ids, lp_ranks; /* 4 or 8 */
     tp_array lp_values;              /* 4 */
-    tp_array annex_len;              /* 4 (unsigned); not given: all 0 */
-    tp_array annex;                  /* 1 */
+    tp_array extras_len;             /* 4 (unsigned); not given: all 0 */
+    tp_array extras;                 /* 1 */
 } tp_step_input;
 
 #endif

@@ -3,7 +3,7 @@
 
 #include "pack/send_window.h"
 #include "stream/inbox.h"
-#include "table/table.h"
+#include "table/table_types.h"
 #include "text/stops.h"
 #include "text/vocab.h"
 
@@ -55,8 +55,8 @@ static const struct {
     SAME(STEP_LP_IDS),
     SAME(STEP_LP_VALUES),
     SAME(STEP_LP_RANKS),
-    SAME(STEP_ANNEX_LEN),
-    SAME(STEP_ANNEX),
+    SAME(STEP_EXTRAS_LEN),
+    SAME(STEP_EXTRAS),
 
     SAME(OUT_KEYS),
     SAME(OUT_COUNTS),
@@ -75,9 +75,9 @@ static const struct {
     SAME(OUT_TEXT_OFFSET),
     SAME(OUT_STOP_STRING),
     SAME(OUT_CACHED),
-    SAME(OUT_ANNEX_LEN),
-    SAME(OUT_ANNEX),
-    SAME(OUT_ANNEX_OFFSET),
+    SAME(OUT_EXTRAS_LEN),
+    SAME(OUT_EXTRAS),
+    SAME(OUT_EXTRAS_OFFSET),
     SAME(OUT_ERROR_CODE),
     SAME(OUT_ERROR_FIELD),
     SAME(OFFSET_UNKNOWN),
@@ -113,7 +113,7 @@ static const struct {
     SAME(CAUSE_TOKEN),
     SAME(CAUSE_MEMORY),
     SAME(CAUSE_TEXT),
-    SAME(CAUSE_ANNEX),
+    SAME(CAUSE_EXTRAS),
 
     SAME(NOTE_ENDED),
     SAME(NOTE_AHEAD),

@@ -17,6 +17,8 @@ typedef struct tp_state {
     const struct exchange *exchange; /* the DLPack functions of that type, or NULL */
     PyObject *send_window;           /* the type SendWindow */
     PyObject *socket_send;           /* the type SocketSend */
+    PyObject *stream_next;           /* the type StreamNext */
+    PyObject *stream_waiter;         /* the type StreamWaiter */
     uint64_t forks;                  /* grows in a forked child, which must not use its parent's objects */
 } tp_state;
 

@@ -7,14 +7,18 @@
 #include "py/send_window_binding.h"
 #include "py/socket_recv_binding.h"
 #include "py/socket_send_binding.h"
+#include "py/stream_binding.h"
+#include "py/stream_next_binding.h"
+#include "py/stream_waiter_binding.h"
 #include "py/table_binding.h"
 #include "py/text_binding.h"
 #include "py/vocab_binding.h"
 
 /* The parts of the module. A later part may use the types of an earlier one. */
 static int (*const parts[])(PyObject *module) = {
-    tp_init_constants, tp_init_frames, tp_init_socket_send, tp_init_socket_recv, tp_init_send_window,
-    tp_init_packer,    tp_init_table,  tp_init_inbox,       tp_init_vocab,       tp_init_text,
+    tp_init_constants, tp_init_frames,      tp_init_socket_send,   tp_init_socket_recv, tp_init_send_window,
+    tp_init_packer,    tp_init_stream_next, tp_init_stream_waiter, tp_init_inbox,       tp_init_stream,
+    tp_init_vocab,     tp_init_text,        tp_init_table,
 };
 
 static PyObject *core_forked(PyObject *module, PyObject *Py_UNUSED(ignored)) {
@@ -81,6 +85,8 @@ static int core_traverse(PyObject *module, visitproc visit, void *arg) {
     Py_VISIT(state->tensor);
     Py_VISIT(state->send_window);
     Py_VISIT(state->socket_send);
+    Py_VISIT(state->stream_next);
+    Py_VISIT(state->stream_waiter);
     return 0;
 }
 
@@ -92,6 +98,8 @@ static int core_clear(PyObject *module) {
     Py_CLEAR(state->tensor);
     Py_CLEAR(state->send_window);
     Py_CLEAR(state->socket_send);
+    Py_CLEAR(state->stream_next);
+    Py_CLEAR(state->stream_waiter);
     return 0;
 }
 
@@ -112,5 +120,7 @@ static struct PyModuleDef core_module = {
     .m_traverse = core_traverse,
     .m_clear = core_clear,
 };
+
+PyMODINIT_FUNC PyInit__core(void);
 
 PyMODINIT_FUNC PyInit__core(void) { return PyModuleDef_Init(&core_module); }

@@ -12,8 +12,8 @@ enum { INSTANCE, SENDER, RECEIVER, SEQ, STEP, MONO_NS, INTS, NAMES = INTS + TP_S
 #define REQUIRED (INTS + TP_TOKENS + 1)
 
 static const char *const names[NAMES] = {
-    "instance", "sender",  "receiver", "seq",    "step",      "mono_ns",  "handles",   "tokens", "counts",
-    "status",   "drained", "lp_k",     "lp_ids", "lp_values", "lp_ranks", "annex_len", "annex"};
+    "instance", "sender",  "receiver", "seq",    "step",      "mono_ns",  "handles",    "tokens", "counts",
+    "status",   "drained", "lp_k",     "lp_ids", "lp_values", "lp_ranks", "extras_len", "extras"};
 
 static PyObject *packer_new(PyTypeObject *type, PyObject *args, PyObject *kwargs) {
     static char *keywords[] = {"dp", "tp", "slots", "vocab_size", "window", "convert", NULL};

@@ -12,8 +12,8 @@ static const tp_array_kind kinds[TP_STEP_ARRAYS] = {
     {"logprobs.token_ids", "ilq", INDICES, 0},
     {"logprobs.logprobs", "f", "float32", 0},
     {"logprobs.ranks", "ilq", INDICES, 0},
-    {"annex_len", "I", "uint32", 4},
-    {"annex", "B", "uint8", 0},
+    {"extras_len", "I", "uint32", 4},
+    {"extras", "B", "uint8", 0},
 };
 
 /* Looks again at the arrays that nothing holds in place: Python code ran since they were looked at. */
@@ -31,9 +31,9 @@ static int look_again(tp_state *state, PyObject *const *values, int most, int te
 
 TP_HOT int tp_step_arrays_take(tp_state *state, PyObject *const *values, int most, PyObject *convert,
                                tp_step_input *in, tp_step_arrays *taken) {
-    tp_array *const into[TP_STEP_ARRAYS] = {&in->handles,  &in->tokens,    &in->counts, &in->status,
-                                            &in->drained,  &in->lp_k,      &in->lp_ids, &in->lp_values,
-                                            &in->lp_ranks, &in->annex_len, &in->annex};
+    tp_array *const into[TP_STEP_ARRAYS] = {&in->handles,  &in->tokens,     &in->counts, &in->status,
+                                            &in->drained,  &in->lp_k,       &in->lp_ids, &in->lp_values,
+                                            &in->lp_ranks, &in->extras_len, &in->extras};
     int held = 0;
     for (taken->count = 0; taken->count < most;) {
         const int i = taken->count++;

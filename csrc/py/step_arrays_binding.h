@@ -16,8 +16,8 @@ enum tp_step_array {
     TP_LP_IDS,
     TP_LP_VALUES,
     TP_LP_RANKS,
-    TP_ANNEX_LEN,
-    TP_ANNEX,
+    TP_EXTRAS_LEN,
+    TP_EXTRAS,
     TP_STEP_ARRAYS
 };
 

@@ -1,120 +1,90 @@
-/* The type Stream: one request's output, taken at once or awaited.
- *
- * It is its own asynchronous iterator. A stream that is let go while its request runs tells the
- * inbox (on_drop). */
+/* The type Stream. */
+#include "py/stream_binding.h"
+
+#include "py/client_objects.h"
 #include "py/inbox_binding.h"
+#include "py/item_binding.h"
+#include "py/stream_next_binding.h"
+#include "py/stream_park_binding.h"
 
 #include <stdlib.h>
-#include <string.h>
 
-int tp_py_stream_ready(tp_py_stream *self) {
-    tp_py_inbox *inbox = self->inbox;
-    if (self->waiter == NULL) {
-        return 0;
+/* Gives a new stream its values, and puts it into the inbox. 0, or -1 with an exception. */
+static int enter(Stream *self, Inbox *inbox, uint64_t key) {
+    tp_stream_map *map = &inbox->inbox.map;
+    self->inbox = (Inbox *)Py_NewRef((PyObject *)inbox);
+    if (tp_stream_map_find(map, key) != NULL) {
+        PyErr_Format(PyExc_ValueError, "key %llu is in use", (unsigned long long)key);
+        return -1;
     }
-    if (inbox->wake_count == inbox->wake_cap) {
-        Py_ssize_t cap = inbox->wake_cap == 0 ? 64 : inbox->wake_cap * 2;
-        PyObject **larger = PyMem_Resize(inbox->wake, PyObject *, (size_t)cap);
-        if (larger == NULL) {
-            PyErr_NoMemory();
-            return -1;
-        }
-        inbox->wake = larger;
-        inbox->wake_cap = cap;
+    if (tp_stream_map_add(map, &self->stream) != TP_OK) {
+        PyErr_NoMemory();
+        return -1;
     }
-    inbox->wake[inbox->wake_count++] = tp_py_stream_unpark(self);
     return 0;
 }
 
 static PyObject *stream_new(PyTypeObject *type, PyObject *args, PyObject *kwargs) {
     static char *names[] = {"inbox", "key", "request_id", "index", "prompt_tokens", "stops", "kind", NULL};
-    PyObject *inbox, *key_object, *request_id, *index = NULL, *stops = NULL;
+    PyObject *inbox, *request_id, *index = NULL, *stops = NULL;
+    uint64_t key;
     unsigned int prompt_tokens = 0;
     unsigned char kind = TP_DELTA;
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "OO!U|O!IO!b", names, &inbox, &PyLong_Type, &key_object,
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "OO&U|O!IO!b", names, &inbox, tp_u64_arg, &key,
                                      &request_id, &PyLong_Type, &index, &prompt_tokens, &PyTuple_Type, &stops,
                                      &kind)) {
+        return NULL;
+    }
+    if (!tp_is_inbox(inbox)) {
+        PyErr_SetString(PyExc_TypeError, "inbox must be an Inbox");
         return NULL;
     }
     if (kind > TP_FINAL_ONLY) {
         return PyErr_Format(PyExc_ValueError, "there is no output kind %d", kind);
     }
-    if (Py_TYPE(inbox)->tp_dealloc != tp_py_inbox_dealloc) {
-        PyErr_SetString(PyExc_TypeError, "inbox must be an Inbox");
-        return NULL;
-    }
-    unsigned long long key = PyLong_AsUnsignedLongLong(key_object);
-    if (key == (unsigned long long)-1 && PyErr_Occurred()) {
-        return NULL;
-    }
-    tp_inbox *map = &((tp_py_inbox *)inbox)->inbox;
-    if (tp_inbox_find(map, key) != NULL) {
-        return PyErr_Format(PyExc_ValueError, "key %llu is in use", key);
-    }
-    tp_py_stream *self = (tp_py_stream *)type->tp_alloc(type, 0);
+    Stream *self = (Stream *)type->tp_alloc(type, 0);
     if (self == NULL) {
         return NULL;
     }
     tp_stream_init(&self->stream, key);
-    self->inbox = (tp_py_inbox *)Py_NewRef(inbox);
+    self->stream.kind = kind;
     self->request_id = Py_NewRef(request_id);
     self->index = index == NULL ? PyLong_FromLong(0) : Py_NewRef(index);
     self->prompt_tokens = prompt_tokens;
     self->stops = Py_XNewRef(stops);
-    self->stream.kind = kind;
-    if (self->index == NULL || tp_inbox_add(map, &self->stream) != TP_OK) {
+    if (self->index == NULL || enter(self, (Inbox *)inbox, key) < 0) {
         Py_DECREF(self);
-        return PyErr_NoMemory();
+        return NULL;
     }
     return (PyObject *)self;
 }
 
-void tp_py_stream_leave(tp_py_stream *self) {
-    tp_py_inbox *inbox = self->inbox;
-    if (inbox == NULL || !self->stream.listed) {
-        return;
-    }
-    tp_inbox_remove(&inbox->inbox, &self->stream);
-    if (inbox->on_drop == NULL || inbox->on_drop == Py_None) {
-        return;
-    }
-    PyObject *type, *value, *traceback;
-    PyErr_Fetch(&type, &value, &traceback);
-    PyObject *done =
-        PyObject_CallFunction(inbox->on_drop, "KO", (unsigned long long)self->stream.key, self->request_id);
-    if (done == NULL) {
-        PyErr_WriteUnraisable(inbox->on_drop);
-    }
-    Py_XDECREF(done);
-    PyErr_Restore(type, value, traceback);
-}
-
-static int stream_traverse(tp_py_stream *self, visitproc visit, void *arg) {
+static int stream_traverse(Stream *self, visitproc visit, void *arg) {
     Py_VISIT(Py_TYPE(self));
     Py_VISIT(self->inbox);
+    Py_VISIT(self->waiting_on);
     Py_VISIT(self->waiter);
-    Py_VISIT(self->bell);
-    Py_VISIT(self->annexes);
+    Py_VISIT(self->reader);
     Py_VISIT(self->exception);
     return 0;
 }
 
-static int stream_clear(tp_py_stream *self) {
-    /* Not the inbox: dealloc still has to leave it. A parked stream is never garbage. */
-    Py_CLEAR(self->bell);
+static int stream_clear(Stream *self) {
+    /* Not the inbox: dealloc still has to leave it. A stream on which somebody waits is never garbage. */
+    Py_CLEAR(self->waiter);
     Py_CLEAR(self->exception);
     return 0;
 }
 
-static void stream_dealloc(tp_py_stream *self) {
+static void stream_dealloc(Stream *self) {
     PyTypeObject *type = Py_TYPE(self);
     PyObject_GC_UnTrack(self);
-    tp_py_stream_leave(self);
+    tp_stream_leave(self);
     tp_stream_clear(&self->stream);
     Py_CLEAR(self->exception);
-    Py_CLEAR(self->annexes);
+    Py_CLEAR(self->reader);
+    Py_CLEAR(self->waiting_on);
     Py_CLEAR(self->waiter);
-    Py_CLEAR(self->bell);
     Py_CLEAR(self->request_id);
     Py_CLEAR(self->index);
     Py_CLEAR(self->stops);
@@ -123,28 +93,16 @@ static void stream_dealloc(tp_py_stream *self) {
     Py_DECREF(type);
 }
 
-PyObject *tp_py_stream_next(tp_py_stream *self, uint32_t limit) {
-    PyObject *item = self->over ? NULL : tp_item_take(self, limit);
-    if (item == NULL && !PyErr_Occurred() && self->exception != NULL) {
-        PyObject *exception = self->exception;
-        self->exception = NULL;
-        self->over = 1;
-        PyErr_SetObject((PyObject *)Py_TYPE(exception), exception);
-        Py_DECREF(exception);
-    }
-    return item;
-}
-
-static PyObject *stream_take(tp_py_stream *self, PyObject *args) {
+static PyObject *stream_take(Stream *self, PyObject *args) {
     unsigned int limit = 0;
     if (!PyArg_ParseTuple(args, "|I", &limit)) {
         return NULL;
     }
-    PyObject *item = tp_py_stream_next(self, limit);
+    PyObject *item = tp_item_next(self, limit);
     return item == NULL && !PyErr_Occurred() ? Py_NewRef(Py_None) : item;
 }
 
-static PyObject *stream_end(tp_py_stream *self, PyObject *args) {
+static PyObject *stream_end(Stream *self, PyObject *args) {
     unsigned char finish, code;
     const char *text, *field = "";
     Py_ssize_t size, field_size = 0;
@@ -156,84 +114,83 @@ static PyObject *stream_end(tp_py_stream *self, PyObject *args) {
         PyErr_SetString(PyExc_ValueError, "finish, error code, error text or field out of range");
         return NULL;
     }
-    uint8_t *both = malloc((size_t)(size + field_size) + 1);
-    if (both == NULL) {
+    uint8_t *error = malloc((size_t)(size + field_size) + 1);
+    if (error == NULL) {
         return PyErr_NoMemory();
     }
-    memcpy(both, text, (size_t)size);
-    memcpy(both + size, field, (size_t)field_size);
-    tp_inbox_remove(&self->inbox->inbox, &self->stream);
+    memcpy(error, text, (size_t)size);
+    memcpy(error + size, field, (size_t)field_size);
+    tp_stream_map_remove(&self->inbox->inbox.map, &self->stream);
     const tp_ending ending = {.finish = finish,
                               .error_code = code,
                               .stop_reason = TP_NO_STOP,
                               .stop_string = TP_NO_STOP,
-                              .error = both,
+                              .error = error,
                               .error_len = (uint32_t)(size + field_size),
                               .error_field = (uint8_t)field_size};
     tp_stream_end(&self->stream, &ending);
-    free(both);
-    return tp_py_stream_ready(self) < 0 ? NULL : Py_NewRef(Py_None);
+    free(error);
+    return tp_stream_rouse(self) < 0 ? NULL : Py_NewRef(Py_None);
 }
 
-static PyObject *stream_fail(tp_py_stream *self, PyObject *exception) {
+static PyObject *stream_fail(Stream *self, PyObject *exception) {
     if (!PyExceptionInstance_Check(exception)) {
-        PyErr_SetString(PyExc_TypeError, "an exception is wanted");
+        PyErr_SetString(PyExc_TypeError, "fail() needs an exception");
         return NULL;
     }
-    if (self->stream.finish != TP_FINISH_NONE || tp_py_stream_over(self)) {
+    if (self->stream.finish != TP_FINISH_NONE || tp_stream_is_over(self)) {
         Py_RETURN_NONE; /* its end is already known */
     }
-    tp_inbox_remove(&self->inbox->inbox, &self->stream);
+    tp_stream_map_remove(&self->inbox->inbox.map, &self->stream);
     Py_XSETREF(self->exception, Py_NewRef(exception));
-    return tp_py_stream_ready(self) < 0 ? NULL : Py_NewRef(Py_None);
+    return tp_stream_rouse(self) < 0 ? NULL : Py_NewRef(Py_None);
 }
 
-static PyObject *stream_drop(tp_py_stream *self, PyObject *Py_UNUSED(ignored)) {
-    tp_py_stream_leave(self);
+static PyObject *stream_drop(Stream *self, PyObject *Py_UNUSED(ignored)) {
+    tp_stream_leave(self);
     self->over = 1;
     tp_stream_clear(&self->stream);
-    return tp_py_stream_ready(self) < 0 ? NULL : Py_NewRef(Py_None);
+    return tp_stream_rouse(self) < 0 ? NULL : Py_NewRef(Py_None);
 }
 
-/* For one consumer of several streams; one of several on a single stream is refused. */
-static PyObject *stream_park(tp_py_stream *self, PyObject *future) {
-    if (self->waiter != NULL) {
+/* For a consumer that waits on several streams. A second consumer of one stream is refused. */
+static PyObject *stream_park(Stream *self, PyObject *future) {
+    if (self->waiting_on != NULL) {
         PyErr_SetString(PyExc_RuntimeError, "another task waits on this stream");
         return NULL;
     }
-    self->waiter = Py_NewRef(future);
-    Py_INCREF(self);
+    tp_stream_park(self, future);
     Py_RETURN_NONE;
 }
 
-static PyObject *stream_unpark(tp_py_stream *self, PyObject *Py_UNUSED(ignored)) {
-    Py_XDECREF(tp_py_stream_unpark(self));
+static PyObject *stream_unpark(Stream *self, PyObject *Py_UNUSED(ignored)) {
+    Py_XDECREF(tp_stream_unpark(self));
     Py_RETURN_NONE;
 }
 
-static PyObject *get_key(tp_py_stream *self, void *Py_UNUSED(closure)) {
+static PyObject *get_key(Stream *self, void *Py_UNUSED(closure)) {
     return PyLong_FromUnsignedLongLong(self->stream.key);
 }
-static PyObject *get_request_id(tp_py_stream *self, void *Py_UNUSED(closure)) {
+static PyObject *get_request_id(Stream *self, void *Py_UNUSED(closure)) {
     return Py_NewRef(self->request_id);
 }
-static PyObject *get_index(tp_py_stream *self, void *Py_UNUSED(closure)) { return Py_NewRef(self->index); }
-static PyObject *get_received(tp_py_stream *self, void *Py_UNUSED(closure)) {
+static PyObject *get_index(Stream *self, void *Py_UNUSED(closure)) { return Py_NewRef(self->index); }
+static PyObject *get_received(Stream *self, void *Py_UNUSED(closure)) {
     return PyLong_FromUnsignedLong((unsigned long)self->stream.offset + self->stream.len);
 }
-static PyObject *get_live(tp_py_stream *self, void *Py_UNUSED(closure)) {
+static PyObject *get_live(Stream *self, void *Py_UNUSED(closure)) {
     return PyBool_FromLong(self->stream.listed);
 }
-static PyObject *get_over(tp_py_stream *self, void *Py_UNUSED(closure)) {
-    return PyBool_FromLong(tp_py_stream_over(self));
+static PyObject *get_over(Stream *self, void *Py_UNUSED(closure)) {
+    return PyBool_FromLong(tp_stream_is_over(self));
 }
 
 static PyMethodDef stream_methods[] = {
     {"take", (PyCFunction)stream_take, METH_VARARGS, "Return what waits as one item, or None."},
     {"end", (PyCFunction)stream_end, METH_VARARGS, "End it here with a reason and a text."},
     {"fail", (PyCFunction)stream_fail, METH_O, "Raise this at its consumer, after what waits."},
-    {"drop", (PyCFunction)stream_drop, METH_NOARGS, "Give it up; its consumer gets no more."},
-    {"park", (PyCFunction)stream_park, METH_O, "Let Inbox.wake() set this future once it has more."},
+    {"drop", (PyCFunction)stream_drop, METH_NOARGS, "Drop it; its consumer gets no more."},
+    {"park", (PyCFunction)stream_park, METH_O, "Let Inbox.wake() set this future once there is more."},
     {"unpark", (PyCFunction)stream_unpark, METH_NOARGS, "Forget the future of park()."},
     {NULL, NULL, 0, NULL},
 };
@@ -257,20 +214,15 @@ static PyType_Slot stream_slots[] = {
     {Py_tp_methods, stream_methods},
     {Py_tp_getset, stream_getset},
     {Py_am_aiter, (void *)PyObject_SelfIter},
-    {Py_am_anext, (void *)tp_py_stream_anext},
+    {Py_am_anext, (void *)tp_stream_anext},
     {0, NULL},
 };
 
 static PyType_Spec stream_spec = {
     .name = "tokenpipe._core.Stream",
-    .basicsize = sizeof(tp_py_stream),
+    .basicsize = sizeof(Stream),
     .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_BASETYPE,
     .slots = stream_slots,
 };
 
-int tp_init_stream(PyObject *module) {
-    PyObject *type = PyType_FromModuleAndSpec(module, &stream_spec, NULL);
-    int bad = type == NULL || PyModule_AddType(module, (PyTypeObject *)type) < 0;
-    Py_XDECREF(type);
-    return bad ? -1 : tp_init_stream_next(module) < 0 ? -1 : tp_init_bell(module);
-}
+int tp_init_stream(PyObject *module) { return tp_add_type(module, &stream_spec); }

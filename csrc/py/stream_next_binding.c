@@ -1,64 +1,56 @@
-/* What `await anext(stream)` awaits.
- *
- * While tokens wait, an item costs no future and no trip through the event loop; only a consumer
- * that finds nothing parks on a bell. A parked stream owns itself, as everything an event loop
- * waits on is owned: nobody else need hold the task that waits. */
-#include "py/inbox_binding.h"
+/* The type StreamNext. */
+#include "py/stream_next_binding.h"
 
-#define STREAK 16 /* items without giving way to the loop's other callbacks */
+#include "py/item_binding.h"
+#include "py/stream_park_binding.h"
+#include "py/stream_waiter_binding.h"
 
-typedef struct stream_next {
+#define STREAK 16 /* items that a consumer takes before the loop runs others */
+
+typedef struct StreamNext {
     PyObject_HEAD
-    tp_py_stream *stream;
-    int parked; /* it is this one that waits */
-} stream_next;
+    Stream *stream;
+    uint64_t wait; /* stream->waits when its consumer began to wait; 0: it does not wait */
+} StreamNext;
 
-PyObject *tp_py_stream_anext(tp_py_stream *self) {
+PyObject *tp_stream_anext(Stream *self) {
     PyTypeObject *type = self->inbox->next_type;
-    stream_next *next = (stream_next *)type->tp_alloc(type, 0);
+    StreamNext *next = (StreamNext *)type->tp_alloc(type, 0);
     if (next != NULL) {
-        next->stream = (tp_py_stream *)Py_NewRef((PyObject *)self);
+        next->stream = (Stream *)Py_NewRef((PyObject *)self);
     }
     return (PyObject *)next;
 }
 
-PyObject *tp_py_stream_unpark(tp_py_stream *self) {
-    PyObject *waiter = self->waiter;
+static PyObject *park(StreamNext *next) {
+    Stream *self = next->stream;
+    PyObject *waiter = tp_stream_waiter_arm(self);
     if (waiter != NULL) {
-        self->waiter = NULL;
-        Py_DECREF(self);
+        tp_stream_park(self, waiter);
+        next->wait = self->waits;
+        self->streak = 0;
     }
     return waiter;
 }
 
-static PyObject *park(tp_py_stream *self) {
-    PyObject *bell = tp_bell_arm(self);
-    if (bell != NULL) {
-        self->waiter = Py_NewRef(bell);
-        Py_INCREF(self);
-        self->streak = 0;
-    }
-    return bell;
-}
-
-static PySendResult next_send(stream_next *next, PyObject *Py_UNUSED(value), PyObject **result) {
-    tp_py_stream *self = next->stream;
+static PySendResult next_send(StreamNext *next, PyObject *Py_UNUSED(value), PyObject **result) {
+    Stream *self = next->stream;
     *result = NULL;
     if (self == NULL) {
         PyErr_SetString(PyExc_RuntimeError, "cannot await this again");
         return PYGEN_ERROR;
     }
-    next->parked = 0;
-    if (self->waiter != NULL) {
+    next->wait = 0;
+    if (self->waiting_on != NULL) {
         PyErr_SetString(PyExc_RuntimeError, "another task waits on this stream");
         return PYGEN_ERROR;
     }
     if (self->streak >= STREAK) {
         self->streak = 0;
-        *result = Py_NewRef(Py_None); /* to a task, None is: let others run first */
+        *result = Py_NewRef(Py_None); /* None tells the task to let others run first */
         return PYGEN_NEXT;
     }
-    if ((*result = tp_py_stream_next(self, 0)) != NULL) {
+    if ((*result = tp_item_next(self, 0)) != NULL) {
         self->streak++;
         Py_CLEAR(next->stream);
         return PYGEN_RETURN;
@@ -66,16 +58,15 @@ static PySendResult next_send(stream_next *next, PyObject *Py_UNUSED(value), PyO
     if (PyErr_Occurred()) {
         return PYGEN_ERROR;
     }
-    if (tp_py_stream_over(self)) {
+    if (tp_stream_is_over(self)) {
         PyErr_SetNone(PyExc_StopAsyncIteration);
         return PYGEN_ERROR;
     }
-    *result = park(self);
-    next->parked = *result != NULL;
+    *result = park(next);
     return *result == NULL ? PYGEN_ERROR : PYGEN_NEXT;
 }
 
-static PyObject *next_step(stream_next *next, PyObject *value) {
+static PyObject *next_step(StreamNext *next, PyObject *value) {
     PyObject *result;
     PySendResult state = next_send(next, value, &result);
     if (state == PYGEN_RETURN) {
@@ -89,18 +80,18 @@ static PyObject *next_step(stream_next *next, PyObject *value) {
     return result;
 }
 
-static PyObject *next_iternext(stream_next *next) { return next_step(next, Py_None); }
+static PyObject *next_iternext(StreamNext *next) { return next_step(next, Py_None); }
 
-/* The consumer no longer waits: it was cancelled, or is gone. */
-static void stop_waiting(stream_next *next) {
-    if (next->parked) {
-        next->parked = 0;
-        Py_XDECREF(tp_py_stream_unpark(next->stream));
+/* The consumer does not wait any more: it was cancelled, or is gone. Another consumer may wait meanwhile. */
+static void stop_waiting(StreamNext *next) {
+    if (next->wait != 0 && next->wait == next->stream->waits) {
+        Py_XDECREF(tp_stream_unpark(next->stream));
     }
+    next->wait = 0;
     Py_CLEAR(next->stream);
 }
 
-static PyObject *next_throw(stream_next *next, PyObject *args) {
+static PyObject *next_throw(StreamNext *next, PyObject *args) {
     PyObject *type, *value = NULL, *traceback = NULL;
     if (!PyArg_UnpackTuple(args, "throw", 1, 3, &type, &value, &traceback)) {
         return NULL;
@@ -114,12 +105,12 @@ static PyObject *next_throw(stream_next *next, PyObject *args) {
     return NULL;
 }
 
-static PyObject *next_close(stream_next *next, PyObject *Py_UNUSED(ignored)) {
+static PyObject *next_close(StreamNext *next, PyObject *Py_UNUSED(ignored)) {
     stop_waiting(next);
     Py_RETURN_NONE;
 }
 
-static void next_dealloc(stream_next *next) {
+static void next_dealloc(StreamNext *next) {
     PyTypeObject *type = Py_TYPE(next);
     Py_CLEAR(next->stream);
     type->tp_free((PyObject *)next);
@@ -145,14 +136,13 @@ static PyType_Slot next_slots[] = {
 
 static PyType_Spec next_spec = {
     .name = "tokenpipe._core.StreamNext",
-    .basicsize = sizeof(stream_next),
+    .basicsize = sizeof(StreamNext),
     .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION,
     .slots = next_slots,
 };
 
 int tp_init_stream_next(PyObject *module) {
-    PyObject *type = PyType_FromModuleAndSpec(module, &next_spec, NULL);
-    int bad = type == NULL || PyModule_AddType(module, (PyTypeObject *)type) < 0;
-    Py_XDECREF(type);
-    return bad ? -1 : 0;
+    tp_state *state = tp_state_of(module);
+    state->stream_next = tp_make_type(module, &next_spec);
+    return state->stream_next == NULL ? -1 : 0;
 }

@@ -1,24 +1,14 @@
 /* The type Table: making it, flushing it, reading it. */
 #include "py/table_binding.h"
-#include "py/vocab_binding.h"
 
-PyObject *tp_table_events(const tp_table *t) {
-    if (t->event_count == 0) {
-        Py_RETURN_NONE;
-    }
-    PyObject *list = PyList_New((Py_ssize_t)t->event_count);
-    for (uint32_t i = 0; list != NULL && i < t->event_count; i++) {
-        const tp_event *e = &t->events[i];
-        PyObject *tuple = Py_BuildValue("ILLLK", (unsigned int)e->kind, (long long)e->handle, (long long)e->a,
-                                        (long long)e->b, (unsigned long long)e->step);
-        if (tuple == NULL) {
-            Py_CLEAR(list);
-        } else {
-            PyList_SET_ITEM(list, (Py_ssize_t)i, tuple);
-        }
-    }
-    return list;
-}
+#include "py/table_commands_binding.h"
+#include "py/table_events_binding.h"
+#include "py/table_feed_binding.h"
+#include "py/table_object.h"
+#include "py/vocab_binding.h"
+#include "table/table.h"
+#include "table/table_client.h"
+#include "table/table_flush.h"
 
 static PyObject *table_new(PyTypeObject *type, PyObject *args, PyObject *kwargs) {
     static char *names[] = {"processor",  "ranks",       "slots", "vocab_size", "eos_token_ids",
@@ -41,7 +31,7 @@ static PyObject *table_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
                               .vocab_size = (uint32_t)vocab_size,
                               .park_limit = park_bytes,
                               .merge_limit = merge_bytes};
-    TableObject *self = NULL;
+    Table *self = NULL;
     if (vocab != Py_None && (config.vocab = tp_py_vocab(vocab)) == NULL) {
         return NULL;
     }
@@ -49,7 +39,7 @@ static PyObject *table_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
         tp_ints(eos, &eos_ids, &config.eos_count) == 0) {
         config.ranks = (const uint32_t *)rank_ids;
         config.eos = eos_ids;
-        self = (TableObject *)PyType_GenericAlloc(type, 0);
+        self = (Table *)PyType_GenericAlloc(type, 0);
     }
     if (self != NULL) {
         self->vocab = Py_NewRef(vocab);
@@ -66,14 +56,14 @@ static PyObject *table_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
 
 static void table_dealloc(PyObject *self) {
     PyTypeObject *type = Py_TYPE(self);
-    tp_table_clear(&((TableObject *)self)->table);
-    Py_XDECREF(((TableObject *)self)->vocab);
+    tp_table_clear(tp_py_table(self));
+    Py_XDECREF(((Table *)self)->vocab);
     PyObject_Free(self);
     Py_DECREF(type);
 }
 
 static PyObject *table_flush(PyObject *self, PyObject *args) {
-    TableObject *table = (TableObject *)self;
+    Table *table = (Table *)self;
     unsigned int client;
     unsigned long long max_bytes;
     int urgent_only;
@@ -94,7 +84,7 @@ static PyObject *table_flush(PyObject *self, PyObject *args) {
     }
     rows.lane = lane;
     PyObject *frame = PyBytes_FromStringAndSize(NULL, (Py_ssize_t)tp_output_size(&rows));
-    PyObject *events = frame == NULL ? NULL : tp_table_events(&table->table);
+    PyObject *events = frame == NULL ? NULL : tp_py_events(&table->table);
     if (events == NULL) {
         Py_XDECREF(frame);
         return NULL;
@@ -104,14 +94,14 @@ static PyObject *table_flush(PyObject *self, PyObject *args) {
 }
 
 static tp_client *client_arg(PyObject *self, PyObject *arg) {
-    tp_table *t = &((TableObject *)self)->table;
+    tp_table *t = tp_py_table(self);
     const unsigned long client = PyLong_AsUnsignedLong(arg);
     return PyErr_Occurred() || client >= t->client_count ? NULL : &t->clients[client];
 }
 
 static PyObject *table_dirty_clients(PyObject *self, PyObject *none) {
     (void)none;
-    const tp_table *t = &((TableObject *)self)->table;
+    const tp_table *t = tp_py_table(self);
     PyObject *list = PyList_New(0);
     for (uint32_t i = 0; list != NULL && i < t->client_count; i++) {
         PyObject *index = t->clients[i].dirty_count > 0 ? PyLong_FromUnsignedLong(i) : NULL;
@@ -135,7 +125,7 @@ static PyObject *table_urgent(PyObject *self, PyObject *arg) {
 
 static tp_rank *rank_arg(PyObject *self, PyObject *arg) {
     const unsigned long dp = PyLong_AsUnsignedLong(arg);
-    tp_rank *rank = PyErr_Occurred() ? NULL : tp_table_rank(&((TableObject *)self)->table, (uint32_t)dp);
+    tp_rank *rank = PyErr_Occurred() ? NULL : tp_table_rank(tp_py_table(self), (uint32_t)dp);
     if (rank == NULL && !PyErr_Occurred()) {
         PyErr_Format(PyExc_KeyError, "no rank %lu", dp);
     }
@@ -143,7 +133,7 @@ static tp_rank *rank_arg(PyObject *self, PyObject *arg) {
 }
 
 static PyObject *table_bindings(PyObject *self, PyObject *arg) {
-    const tp_table *t = &((TableObject *)self)->table;
+    const tp_table *t = tp_py_table(self);
     const tp_rank *rank = rank_arg(self, arg);
     PyObject *list = rank == NULL ? NULL : PyList_New(0);
     for (uint32_t s = 0; list != NULL && s < t->slots; s++) {
@@ -169,7 +159,7 @@ static PyObject *table_restart_steps(PyObject *self, PyObject *arg) {
 
 static PyObject *table_counters(PyObject *self, PyObject *none) {
     (void)none;
-    const tp_table *t = &((TableObject *)self)->table;
+    const tp_table *t = tp_py_table(self);
     const tp_table_counters *c = &t->counters;
     return Py_BuildValue("{s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:I,s:K,s:K,s:L,s:L}", "frames", c->frames,
                          "rows", c->rows, "tokens", c->tokens, "stale", c->stale, "overrun", c->overrun,
@@ -180,13 +170,13 @@ static PyObject *table_counters(PyObject *self, PyObject *none) {
 }
 
 static PyMethodDef methods[] = {
-    {"feed", tp_table_py_feed, METH_VARARGS, "Apply a StepFrame of lane (dp, tp); return its events."},
+    {"feed", tp_table_py_feed, METH_VARARGS, "Apply a StepFrame of the rank (dp, tp); return its events."},
     {"feed_run", tp_table_py_feed_run, METH_VARARGS,
-     "Apply frames of a rank's leader from an index on; return where it stopped, and events."},
+     "Apply frames of a rank's leader from an index on; return the next index, and events."},
     {"flush", table_flush, METH_VARARGS, "Return an OutputFrame of what is unsent, and events."},
     {"dirty_clients", table_dirty_clients, METH_NOARGS, "Return the clients with unsent rows."},
-    {"unsent_bytes", table_unsent_bytes, METH_O, "Return about how many bytes a client lacks."},
-    {"urgent", table_urgent, METH_O, "Return whether unsent rows hold up an outcome."},
+    {"unsent_bytes", table_unsent_bytes, METH_O, "Return about how many bytes a client has unsent."},
+    {"urgent", table_urgent, METH_O, "Return whether an outcome waits for unsent rows."},
     {"bindings", table_bindings, METH_O, "Return (handle, state) of each binding of a rank."},
     {"restart_steps", table_restart_steps, METH_O, "Forget the last step of a rank."},
     {"counters", table_counters, METH_NOARGS, "Return what was counted."},
@@ -196,17 +186,18 @@ static PyMethodDef methods[] = {
     {"finish", tp_table_py_finish, METH_VARARGS, "End a running binding's request."},
     {"set_error", tp_table_py_set_error, METH_VARARGS, "Set code, text and field of a failed request."},
     {"error_extras", tp_table_py_error_extras, METH_O, "Return the extras of the row that failed it."},
-    {"hold", tp_table_py_hold, METH_O, "Ask for an event once all is sent; False: it is."},
+    {"hold", tp_table_py_hold, METH_O, "Ask for an event once all is sent; False: all is sent."},
     {"total", tp_table_py_total, METH_O, "Return how many output tokens the request has."},
     {"output", tp_table_py_output, METH_O, "Return the output tokens of a request not ended."},
     {"stop_string", tp_table_py_stop_string, METH_O, "Return which stop string ended it, or -1."},
-    {"text_tail", tp_table_py_text_tail, METH_O, "Return where held-back text begins, and it."},
-    {"annex_offset", tp_table_py_annex_offset, METH_O, "Return how many bytes of annexes it sends."},
-    {"release", tp_table_py_release, METH_O, "Let go what waited until now; return the next time."},
-    {"drop", tp_table_py_drop, METH_O, "Forget a binding; what is unsent is still flushed."},
+    {"text_tail", tp_table_py_text_tail, METH_O,
+     "Return the offset of the text that is held, and this text."},
+    {"extras_offset", tp_table_py_extras_offset, METH_O, "Return how many bytes of extras it sends."},
+    {"release", tp_table_py_release, METH_O, "Send what waited for this time; return the next time."},
+    {"drop", tp_table_py_drop, METH_O, "Drop a binding; what is unsent is still flushed."},
     {"floor", tp_table_py_floor, METH_O, "Return the highest generation bound in a slot."},
     {"busy", tp_table_py_busy, METH_O, "Return whether a handle's slot has a running binding."},
-    {"raise_floor", tp_table_py_raise_floor, METH_O, "Declare generations up to this dead."},
+    {"raise_floor", tp_table_py_raise_floor, METH_O, "Declare generations up to this one dead."},
     {"lose_park", tp_table_py_lose_park, METH_O, "Drop the parked rows of a handle."},
     {"open_client", tp_table_py_open_client, METH_O, "Collect output for a client."},
     {"close_client", tp_table_py_close_client, METH_O, "Drop a client's output; return events."},
@@ -224,14 +215,9 @@ static PyType_Slot slots[] = {
 
 static PyType_Spec spec = {
     .name = "tokenpipe._core.Table",
-    .basicsize = sizeof(TableObject),
+    .basicsize = sizeof(Table),
     .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_IMMUTABLETYPE,
     .slots = slots,
 };
 
-int tp_init_table(PyObject *module) {
-    PyObject *type = PyType_FromModuleAndSpec(module, &spec, NULL);
-    const int result = type == NULL ? -1 : PyModule_AddType(module, (PyTypeObject *)type);
-    Py_XDECREF(type);
-    return result;
-}
+int tp_init_table(PyObject *module) { return tp_add_type(module, &spec); }

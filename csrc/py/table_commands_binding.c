@@ -1,12 +1,21 @@
-/* The Table's methods for commands: from Python values to table.h and back. */
-#include "py/table_binding.h"
+/* The commands of a Table. */
+#include "py/table_commands_binding.h"
+
+#include "py/table_events_binding.h"
+#include "py/table_object.h"
 #include "py/text_options_binding.h"
+#include "table/extras.h"
+#include "table/table.h"
+#include "table/table_bind.h"
+#include "table/table_client.h"
+#include "table/table_finish.h"
+#include "table/table_pace.h"
+#include "table/table_park.h"
+#include "table/table_shed.h"
 
-static tp_table *table_of(PyObject *self) { return &((TableObject *)self)->table; }
-
-/* The binding a handle names; NULL with KeyError set where it has none. */
+/* Returns the binding of a handle; NULL with KeyError where it has none. */
 static tp_binding *find(PyObject *self, int64_t handle) {
-    tp_binding *b = tp_table_find(table_of(self), handle);
+    tp_binding *b = tp_table_find(tp_py_table(self), handle);
     if (b == NULL) {
         PyErr_Format(PyExc_KeyError, "no binding for handle %lld", (long long)handle);
     }
@@ -18,40 +27,72 @@ static tp_binding *find_arg(PyObject *self, PyObject *arg) {
     return handle == -1 && PyErr_Occurred() ? NULL : find(self, handle);
 }
 
-static tp_slot *slot_arg(PyObject *self, PyObject *arg) {
-    const int64_t handle = PyLong_AsLongLong(arg);
-    if (handle == -1 && PyErr_Occurred()) {
+/* Reads a handle, and finds its slot. NULL with an exception, KeyError where it has none. */
+static tp_slot *slot_arg(PyObject *self, PyObject *arg, int64_t *handle) {
+    *handle = PyLong_AsLongLong(arg);
+    if (*handle == -1 && PyErr_Occurred()) {
         return NULL;
     }
-    tp_slot *slot = tp_table_slot(table_of(self), handle);
+    tp_slot *slot = tp_table_slot(tp_py_table(self), *handle);
     if (slot == NULL) {
-        PyErr_Format(PyExc_KeyError, "no slot for handle %lld", (long long)handle);
+        PyErr_Format(PyExc_KeyError, "no slot for handle %lld", (long long)*handle);
     }
     return slot;
 }
 
+/* The arguments of a bind that are Python objects, as C has them. */
+typedef struct bind_lists {
+    tp_py_text_options text;
+    int32_t *stop_ids, *output_ids;
+} bind_lists;
+
+static void free_lists(bind_lists *lists) {
+    tp_py_text_options_free(&lists->text);
+    PyMem_Free(lists->stop_ids);
+    PyMem_Free(lists->output_ids);
+}
+
+/* Reads them into *bind. 0, or -1 with an exception. The lists are to be freed in either case. */
+static int read_lists(const tp_table *t, PyObject *stops, PyObject *outputs, PyObject *text, tp_bind *bind,
+                      bind_lists *lists) {
+    *lists = (bind_lists){.stop_ids = NULL};
+    if (t->vocab != NULL && text != Py_None) {
+        if (tp_py_text_options_read(text, &lists->text) < 0) {
+            return -1;
+        }
+        bind->text = &lists->text.options;
+    }
+    if (tp_ints(stops, &lists->stop_ids, &bind->stop_count) < 0 ||
+        tp_ints(outputs, &lists->output_ids, &bind->output_count) < 0) {
+        return -1;
+    }
+    bind->stop_ids = lists->stop_ids;
+    bind->output_ids = lists->output_ids;
+    return 0;
+}
+
+/* Binds, once no Python code runs any more. */
+static PyObject *bind_now(tp_table *t, const tp_bind *bind) {
+    const tp_binding *old = tp_table_find(t, bind->handle);
+    if (tp_table_slot(t, bind->handle) == NULL || (old != NULL && old->state != TP_PARKED)) {
+        return PyErr_Format(PyExc_KeyError, "handle %lld has no slot, or is bound", (long long)bind->handle);
+    }
+    return tp_table_bind(t, bind) == TP_OK ? tp_py_events(t) : PyErr_NoMemory();
+}
+
 PyObject *tp_table_py_bind(PyObject *self, PyObject *args) {
     long long handle;
-    unsigned long long key, annex_offset = 0;
+    unsigned long long key, extras_offset = 0;
     unsigned int client, max_tokens, min_tokens, pace = 1, pace_ms = 0, cached = 0;
     int ignore_eos, prefill;
     PyObject *stops, *outputs, *text = Py_None;
     if (!PyArg_ParseTuple(args, "LKIIIpOOp|OIIIK:bind", &handle, &key, &client, &max_tokens, &min_tokens,
                           &ignore_eos, &stops, &outputs, &prefill, &text, &pace, &pace_ms, &cached,
-                          &annex_offset)) {
+                          &extras_offset)) {
         return NULL;
     }
-    tp_table *t = table_of(self);
-    tp_py_text_options options = {.stops = NULL};
-    if (t->vocab != NULL && text != Py_None && tp_py_text_options_read(text, &options) < 0) {
-        return NULL;
-    }
-    const tp_binding *old = tp_table_find(t, handle);
-    if (tp_table_slot(t, handle) == NULL || (old != NULL && old->state != TP_PARKED)) {
-        tp_py_text_options_free(&options);
-        return PyErr_Format(PyExc_KeyError, "handle %lld has no slot or is bound", handle);
-    }
-    int32_t *stop_ids = NULL, *output_ids = NULL;
+    tp_table *t = tp_py_table(self);
+    bind_lists lists;
     tp_bind bind = {.handle = handle,
                     .key = key,
                     .client = client < TP_NO_CLIENT ? (uint16_t)client : TP_NO_CLIENT,
@@ -62,18 +103,9 @@ PyObject *tp_table_py_bind(PyObject *self, PyObject *args) {
                     .pace = pace,
                     .pace_ms = pace_ms,
                     .cached = cached,
-                    .annex_offset = annex_offset,
-                    .text = t->vocab != NULL && text != Py_None ? &options.options : NULL};
-    PyObject *events = NULL;
-    if (tp_ints(stops, &stop_ids, &bind.stop_count) == 0 &&
-        tp_ints(outputs, &output_ids, &bind.output_count) == 0) {
-        bind.stop_ids = stop_ids;
-        bind.output_ids = output_ids;
-        events = tp_table_bind(t, &bind) == TP_OK ? tp_table_events(t) : PyErr_NoMemory();
-    }
-    PyMem_Free(stop_ids);
-    PyMem_Free(output_ids);
-    tp_py_text_options_free(&options);
+                    .extras_offset = extras_offset};
+    PyObject *events = read_lists(t, stops, outputs, text, &bind, &lists) == 0 ? bind_now(t, &bind) : NULL;
+    free_lists(&lists);
     return events;
 }
 
@@ -82,7 +114,7 @@ PyObject *tp_table_py_state(PyObject *self, PyObject *arg) {
     if (handle == -1 && PyErr_Occurred()) {
         return NULL;
     }
-    const tp_binding *b = tp_table_find(table_of(self), handle);
+    const tp_binding *b = tp_table_find(tp_py_table(self), handle);
     return b == NULL ? Py_BuildValue("iO", TP_GONE, Py_False)
                      : Py_BuildValue("iO", b->state, b->flags & TP_B_DRAINED ? Py_True : Py_False);
 }
@@ -98,13 +130,13 @@ PyObject *tp_table_py_set_state(PyObject *self, PyObject *args) {
         return NULL;
     }
     if (b->state < TP_RUNNING || state < TP_RUNNING || state > TP_LINGERING) {
-        return PyErr_Format(PyExc_ValueError, "no way from state %d to %u", b->state, state);
+        return PyErr_Format(PyExc_ValueError, "a binding cannot go from state %d to %u", b->state, state);
     }
     b->state = (uint8_t)state;
     Py_RETURN_NONE;
 }
 
-/* Sets ValueError where it says no. */
+/* 0: it is not, and ValueError is set. */
 static int is_error_code(unsigned int code) {
     if (code == TP_ERROR_NONE || code >= TP_ERROR_END) {
         PyErr_Format(PyExc_ValueError, "%u is not the code of an error", code);
@@ -126,7 +158,7 @@ PyObject *tp_table_py_set_error(PyObject *self, PyObject *args) {
         return NULL;
     }
     const tp_error_text error = {(uint8_t)code, text, field, (size_t)size, (size_t)field_size};
-    if (tp_binding_set_error(table_of(self), b, &error) != TP_OK) {
+    if (tp_binding_set_error(tp_py_table(self), b, &error) != TP_OK) {
         return PyErr_NoMemory();
     }
     Py_RETURN_NONE;
@@ -154,16 +186,16 @@ PyObject *tp_table_py_finish(PyObject *self, PyObject *args) {
     }
     if ((b->state != TP_RUNNING && b->state != TP_PREEMPTING) || finish == TP_FINISH_NONE ||
         finish >= TP_FINISH_END || (state != TP_ABORTING && state != TP_LINGERING)) {
-        return PyErr_Format(PyExc_ValueError, "no way from state %d to %u", b->state, state);
+        return PyErr_Format(PyExc_ValueError, "a binding cannot go from state %d to %u", b->state, state);
     }
-    tp_binding_finish(table_of(self), b, (uint8_t)finish, -1);
+    tp_binding_finish(tp_py_table(self), b, (uint8_t)finish, -1);
     b->state = (uint8_t)state;
     Py_RETURN_NONE;
 }
 
 PyObject *tp_table_py_hold(PyObject *self, PyObject *arg) {
     tp_binding *b = find_arg(self, arg);
-    return b == NULL ? NULL : PyBool_FromLong(tp_binding_hold(table_of(self), b));
+    return b == NULL ? NULL : PyBool_FromLong(tp_binding_hold(tp_py_table(self), b));
 }
 
 PyObject *tp_table_py_total(PyObject *self, PyObject *arg) {
@@ -209,12 +241,12 @@ PyObject *tp_table_py_text_tail(PyObject *self, PyObject *arg) {
     return tail == NULL ? NULL : Py_BuildValue("IN", offset, tail);
 }
 
-PyObject *tp_table_py_annex_offset(PyObject *self, PyObject *arg) {
+PyObject *tp_table_py_extras_offset(PyObject *self, PyObject *arg) {
     const tp_binding *b = find_arg(self, arg);
-    const tp_annex *annex = b == NULL ? NULL : b->annex;
-    return b == NULL
-               ? NULL
-               : PyLong_FromUnsignedLongLong(annex == NULL ? b->annex_offset : annex->offset + annex->ready);
+    const tp_extras *extras = b == NULL ? NULL : b->extras;
+    return b == NULL ? NULL
+                     : PyLong_FromUnsignedLongLong(extras == NULL ? b->extras_offset
+                                                                  : extras->offset + extras->ready);
 }
 
 PyObject *tp_table_py_release(PyObject *self, PyObject *arg) {
@@ -222,7 +254,7 @@ PyObject *tp_table_py_release(PyObject *self, PyObject *arg) {
     if (now_ns == (unsigned long long)-1 && PyErr_Occurred()) {
         return NULL;
     }
-    tp_table *t = table_of(self);
+    tp_table *t = tp_py_table(self);
     if (t->release_ns > 0 && t->release_ns <= now_ns) {
         tp_table_release(t, now_ns);
     }
@@ -234,17 +266,19 @@ PyObject *tp_table_py_drop(PyObject *self, PyObject *arg) {
     if (b == NULL) {
         return NULL;
     }
-    tp_table_drop(table_of(self), b);
+    tp_table_drop(tp_py_table(self), b);
     Py_RETURN_NONE;
 }
 
 PyObject *tp_table_py_floor(PyObject *self, PyObject *arg) {
-    const tp_slot *slot = slot_arg(self, arg);
+    int64_t handle;
+    const tp_slot *slot = slot_arg(self, arg, &handle);
     return slot == NULL ? NULL : PyLong_FromUnsignedLongLong(slot->floor);
 }
 
 PyObject *tp_table_py_busy(PyObject *self, PyObject *arg) {
-    const tp_slot *slot = slot_arg(self, arg);
+    int64_t handle;
+    const tp_slot *slot = slot_arg(self, arg, &handle);
     int busy = 0;
     for (const tp_binding *b = slot == NULL ? NULL : slot->newest; b != NULL; b = b->older) {
         busy |= b->state == TP_RUNNING || b->state == TP_PREEMPTING;
@@ -253,11 +287,12 @@ PyObject *tp_table_py_busy(PyObject *self, PyObject *arg) {
 }
 
 PyObject *tp_table_py_raise_floor(PyObject *self, PyObject *arg) {
-    tp_slot *slot = slot_arg(self, arg);
+    int64_t handle;
+    tp_slot *slot = slot_arg(self, arg, &handle);
     if (slot == NULL) {
         return NULL;
     }
-    tp_table_raise_floor(table_of(self), slot, TP_HANDLE_GENERATION(PyLong_AsLongLong(arg)));
+    tp_table_raise_floor(tp_py_table(self), slot, TP_HANDLE_GENERATION(handle));
     Py_RETURN_NONE;
 }
 
@@ -267,7 +302,7 @@ PyObject *tp_table_py_lose_park(PyObject *self, PyObject *arg) {
         return NULL;
     }
     if (b->state == TP_PARKED) {
-        tp_park_lose(table_of(self), b);
+        tp_park_lose(tp_py_table(self), b);
     }
     Py_RETURN_NONE;
 }
@@ -278,9 +313,9 @@ PyObject *tp_table_py_open_client(PyObject *self, PyObject *arg) {
         return NULL;
     }
     if (client >= TP_NO_CLIENT) {
-        return PyErr_Format(PyExc_ValueError, "client %lu is too high an index", client);
+        return PyErr_Format(PyExc_ValueError, "client %lu: the index is too high", client);
     }
-    if (tp_client_open(table_of(self), (uint32_t)client) != TP_OK) {
+    if (tp_client_open(tp_py_table(self), (uint32_t)client) != TP_OK) {
         return PyErr_NoMemory();
     }
     Py_RETURN_NONE;
@@ -291,11 +326,11 @@ PyObject *tp_table_py_close_client(PyObject *self, PyObject *arg) {
     if (client == (unsigned long)-1 && PyErr_Occurred()) {
         return NULL;
     }
-    tp_table *t = table_of(self);
+    tp_table *t = tp_py_table(self);
     if (tp_client_close(t, client < TP_NO_CLIENT ? (uint32_t)client : TP_NO_CLIENT) != TP_OK) {
         return PyErr_NoMemory();
     }
-    return tp_table_events(t);
+    return tp_py_events(t);
 }
 
 PyObject *tp_table_py_shed(PyObject *self, PyObject *args) {
@@ -305,10 +340,10 @@ PyObject *tp_table_py_shed(PyObject *self, PyObject *args) {
     if (!PyArg_ParseTuple(args, "IIs#:shed", &client, &code, &text, &size) || !is_error_code(code)) {
         return NULL;
     }
-    tp_table *t = table_of(self);
+    tp_table *t = tp_py_table(self);
     const tp_error_text error = {(uint8_t)code, text, "", (size_t)size, 0};
     if (tp_client_shed(t, client, &error) != TP_OK) {
         return PyErr_NoMemory();
     }
-    return tp_table_events(t);
+    return tp_py_events(t);
 }

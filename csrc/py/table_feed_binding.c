@@ -1,8 +1,13 @@
-/* Table.feed and Table.feed_run. */
-#include "py/table_binding.h"
+/* Feeds a Table. */
+#include "py/table_feed_binding.h"
+
+#include "py/table_events_binding.h"
+#include "py/table_object.h"
+#include "table/table_feed.h"
+#include "table/table_run.h"
 
 PyObject *tp_table_py_feed(PyObject *self, PyObject *args) {
-    TableObject *table = (TableObject *)self;
+    Table *table = (Table *)self;
     unsigned int dp, tp;
     Py_buffer frame;
     if (!PyArg_ParseTuple(args, "IIy*:feed", &dp, &tp, &frame)) {
@@ -10,10 +15,10 @@ PyObject *tp_table_py_feed(PyObject *self, PyObject *args) {
     }
     tp_result result = tp_table_feed(&table->table, dp, tp, frame.buf, (size_t)frame.len);
     PyBuffer_Release(&frame);
-    return result == TP_OK ? tp_table_events(&table->table) : tp_raise(table->state, result, "StepFrame");
+    return result == TP_OK ? tp_py_events(&table->table) : tp_raise(table->state, result, "StepFrame");
 }
 
-/* Feeds the next frames of a list, one at least; 0: that is none it can take. */
+/* Feeds the next frames of a list, and returns how many. 0: the next entry cannot be fed. */
 static uint32_t feed_some(tp_table *t, unsigned int dp, PyObject *list, Py_ssize_t at) {
     tp_bytes frames[TP_RUN_MOST];
     uint32_t n = 0;
@@ -31,9 +36,9 @@ static uint32_t feed_some(tp_table *t, unsigned int dp, PyObject *list, Py_ssize
     return tp_table_feed(t, dp, 0, frames[0].data, frames[0].size) == TP_OK;
 }
 
-/* Stops behind a frame with events, and before whatever is no frame it can take. */
+/* Stops after a frame with events, and before an entry that it cannot feed. */
 PyObject *tp_table_py_feed_run(PyObject *self, PyObject *args) {
-    tp_table *t = &((TableObject *)self)->table;
+    tp_table *t = tp_py_table(self);
     unsigned int dp;
     PyObject *frames;
     Py_ssize_t at;
@@ -48,6 +53,6 @@ PyObject *tp_table_py_feed_run(PyObject *self, PyObject *args) {
         }
         at += fed;
     }
-    PyObject *events = tp_table_events(t);
+    PyObject *events = tp_py_events(t);
     return events == NULL ? NULL : Py_BuildValue("nN", at, events);
 }

@@ -11,7 +11,7 @@ typedef struct Vocab {
     PyObject *last;    /* what the last call of a stream returned: it holds the text */
 } Vocab;
 
-/* ---- a decoder in Python: factory(skip, spaces) makes a stream, which has step(token), end() and copy() ---- */
+/* ---- a decoder in Python: factory(skip, spaces) makes streams with step(token), end() and copy() ---- */
 
 static void *checked(PyObject *made, void *context) {
     if (made == NULL) { /* its request fails, and the rows of the frame that follow are still applied */

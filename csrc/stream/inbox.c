@@ -1,83 +1,109 @@
-/* Rows to streams: one probe and one append a row. */
+/* Applies rows to streams. */
 #include "stream/inbox.h"
 
 #include <stdlib.h>
 
-/* Makes room for `count` items of `size` bytes; what was in it may be lost. */
-static int reserve(void *array, uint32_t *cap, uint32_t count, size_t size) {
-    void **where = array;
-    if (count <= *cap) {
-        return 1;
-    }
-    free(*where);
-    *where = malloc((size_t)count * size);
-    *cap = *where == NULL ? 0 : count;
-    return *where != NULL;
+#include "buffer.h"
+
+tp_result tp_inbox_init(tp_inbox *inbox, size_t stream_bytes) {
+    *inbox = (tp_inbox){.stream_bytes = stream_bytes};
+    return tp_stream_map_init(&inbox->map);
 }
 
-static void note(tp_inbox *inbox, tp_stream *stream, uint32_t kind, uint32_t offset) {
-    inbox->notes[inbox->note_count++] = (tp_note){stream, offset, kind};
+void tp_inbox_clear(tp_inbox *inbox) {
+    tp_stream_map_clear(&inbox->map);
+    free(inbox->woken);
+    free(inbox->notes);
+    *inbox = (tp_inbox){.woken = NULL};
 }
 
-/* A row's part of its request's annexes. */
-typedef struct beside {
+/* The text or the extras of a row. */
+typedef struct part {
     const uint8_t *bytes;
     uint32_t size;
-    uint64_t offset;
-} beside;
+    uint64_t offset; /* bytes of the request before it */
+} part;
 
-/* One row of the frame, its columns looked up. */
 typedef struct row {
     tp_piece piece;
-    uint32_t offset;
+    uint32_t offset, cached;
+    part text, extras;
     tp_ending ending;
-    const uint8_t *text;
-    uint32_t text_len, text_offset, cached;
-    const beside *annex; /* NULL: none */
 } row;
 
-/* Drops what the stream already has from the front of the row's tokens. */
+/* How much of each column the rows before have used. */
+typedef struct cursor {
+    size_t tokens, entries, ranks, error, text, extras;
+} cursor;
+
+/* How much of each column a row uses. */
+typedef struct lengths {
+    uint32_t tokens, error, text, extras;
+    int32_t k;
+} lengths;
+
+static void note(tp_inbox *inbox, tp_stream *stream, uint32_t kind, uint64_t offset) {
+    inbox->notes[inbox->note_count++] = (tp_note){stream, (uint32_t)offset, kind};
+}
+
+static void remove_stream(tp_inbox *inbox, tp_stream *stream, uint32_t kind, uint64_t offset) {
+    tp_stream_map_remove(&inbox->map, stream);
+    note(inbox, stream, kind, offset);
+}
+
+/* Cuts off the first tokens of a row. */
 static void trim(tp_piece *piece, uint32_t known) {
-    size_t entries = piece->k < 0 ? 0 : ((size_t)piece->k + 1) * known;
     piece->tokens += (size_t)known * 4;
     piece->count -= known;
     if (piece->k >= 0) {
+        const size_t entries = ((size_t)piece->k + 1) * known;
         piece->lp_ids += entries * 4;
         piece->lp_values += entries * 4;
         piece->lp_ranks += (size_t)known * 4;
     }
 }
 
-/* Appends what is new of the row's text. Who has a row's tokens has all text before it, so text that
- * is missing will not come: 0 is that. */
-static int take_text(tp_stream *stream, row *row, tp_result *result) {
-    const uint64_t have = (uint64_t)stream->text_offset + stream->text_len;
-    if (row->text_offset > have) {
+/* Cuts off the bytes that the stream has. Returns whether none before them are missing: a client that has the
+ * tokens of a row has all bytes before it, so missing bytes will not come. */
+static int trim_part(const tp_waiting *have, part *part) {
+    const uint64_t end = have == NULL ? 0 : have->offset + have->len;
+    if (part->size == 0) {
+        return 1;
+    }
+    if (part->offset > end) {
         return 0;
     }
-    const uint64_t known = have - row->text_offset;
-    if (known < row->text_len) {
-        *result = tp_stream_append_text(stream, row->text + known, row->text_len - (uint32_t)known);
-    }
+    const uint64_t known = end - part->offset < part->size ? end - part->offset : part->size;
+    part->bytes += known;
+    part->size -= (uint32_t)known;
     return 1;
 }
 
-/* The same of its annexes. */
-static int take_annex(tp_stream *stream, const beside *annex, tp_result *result) {
-    const uint64_t have = stream->annex == NULL ? 0 : stream->annex->offset + stream->annex->len;
-    if (annex->offset > have) {
-        return 0;
+/* Whether the consumer is too slow. A consumer that had nothing to take is not, however much comes at once.
+ * What a stream keeps for later items is bounded by the length of its request. */
+static int is_too_much(const tp_inbox *inbox, const tp_stream *stream, const row *row) {
+    const size_t tokens = row->piece.count > 0 ? tp_piece_bytes(&row->piece) : 0;
+    const size_t more = tokens + row->text.size + row->extras.size;
+    return more > 0 && tp_stream_ready(stream) && stream->kind == TP_DELTA &&
+           tp_stream_bytes(stream) + more > inbox->stream_bytes;
+}
+
+/* Appends what the row has. */
+static tp_result append(tp_inbox *inbox, tp_stream *stream, const row *row) {
+    if (row->text.size > 0) {
+        TP_TRY(tp_stream_append_text(stream, row->text.bytes, row->text.size));
     }
-    const uint64_t known = have - annex->offset;
-    if (known < annex->size) {
-        *result = tp_stream_append_annex(stream, annex->bytes + known, annex->size - (uint32_t)known);
+    if (row->extras.size > 0) {
+        TP_TRY(tp_stream_append_extras(stream, row->extras.bytes, row->extras.size));
     }
-    return 1;
+    TP_TRY(tp_stream_append(stream, &row->piece));
+    inbox->tokens += row->piece.count;
+    return TP_OK;
 }
 
 static tp_result apply(tp_inbox *inbox, tp_stream *stream, row *row) {
-    int was_ready = tp_stream_ready(stream);
-    uint64_t end = (uint64_t)stream->offset + stream->len;
+    const int was_ready = tp_stream_ready(stream);
+    const uint64_t end = (uint64_t)stream->offset + stream->len;
     if (row->offset == TP_OFFSET_UNKNOWN && row->piece.count == 0) {
         row->offset = (uint32_t)end;
     }
@@ -86,59 +112,28 @@ static tp_result apply(tp_inbox *inbox, tp_stream *stream, row *row) {
         note(inbox, stream, TP_NOTE_AHEAD, row->offset);
         return TP_OK;
     }
-    uint64_t known = end - row->offset;
-    if (known > row->piece.count) {
-        known = row->piece.count;
-    }
+    const uint64_t known = end - row->offset < row->piece.count ? end - row->offset : row->piece.count;
     if (known > 0) {
         inbox->repeated_tokens += known;
         trim(&row->piece, (uint32_t)known);
     }
-    /* What a stream keeps because its next item is to hold it is bounded by the request's length; and
-     * who had nothing to take is not slow, however much comes at once. */
-    if ((row->piece.count > 0 || row->text_len > 0 || row->annex != NULL) && was_ready &&
-        stream->kind == TP_DELTA &&
-        tp_stream_bytes(stream) + row->text_len + (row->annex == NULL ? 0 : row->annex->size) +
-                (row->piece.count > 0 ? tp_piece_bytes(&row->piece) : 0) >
-            inbox->stream_bytes) {
-        tp_inbox_remove(inbox, stream);
-        note(inbox, stream, TP_NOTE_SLOW, row->offset);
+    if (is_too_much(inbox, stream, row)) {
+        remove_stream(inbox, stream, TP_NOTE_SLOW, row->offset);
         return TP_OK;
     }
-    if (row->text_len > 0) {
-        tp_result result = TP_OK;
-        if (!take_text(stream, row, &result)) {
-            tp_inbox_remove(inbox, stream);
-            note(inbox, stream, TP_NOTE_TORN, row->text_offset);
-            return TP_OK;
-        }
-        if (result != TP_OK) {
-            return result;
-        }
+    if (!trim_part(&stream->text, &row->text)) {
+        remove_stream(inbox, stream, TP_NOTE_TORN, row->text.offset);
+        return TP_OK;
     }
-    if (row->annex != NULL) {
-        tp_result result = TP_OK;
-        if (!take_annex(stream, row->annex, &result)) {
-            tp_inbox_remove(inbox, stream);
-            note(inbox, stream, TP_NOTE_APART, row->offset);
-            return TP_OK;
-        }
-        if (result != TP_OK) {
-            return result;
-        }
+    if (!trim_part(stream->extras, &row->extras)) {
+        remove_stream(inbox, stream, TP_NOTE_APART, row->offset);
+        return TP_OK;
     }
-    if (row->piece.count > 0) {
-        tp_result result = tp_stream_append(stream, &row->piece);
-        if (result != TP_OK) {
-            return result;
-        }
-        inbox->tokens += row->piece.count;
-    }
+    TP_TRY(append(inbox, stream, row));
     if (row->ending.finish != TP_FINISH_NONE) {
         stream->cached = row->cached;
         tp_stream_end(stream, &row->ending);
-        tp_inbox_remove(inbox, stream);
-        note(inbox, stream, TP_NOTE_ENDED, 0);
+        remove_stream(inbox, stream, TP_NOTE_ENDED, 0);
     }
     if (!was_ready && tp_stream_ready(stream)) {
         inbox->woken[inbox->woken_count++] = stream;
@@ -146,89 +141,80 @@ static tp_result apply(tp_inbox *inbox, tp_stream *stream, row *row) {
     return TP_OK;
 }
 
-/* The annexes of row i, which begin `at` bytes behind those of the first; 0: it has none. */
-static int find_annex(const tp_output_view *view, uint32_t i, size_t at, beside *annex) {
-    *annex =
-        (beside){.bytes = view->annex + at,
-                 .size = tp_load_u32(view->annex_len + 4 * (size_t)i),
-                 .offset = view->annex_offset == NULL ? 0 : tp_load_u64(view->annex_offset + 8 * (size_t)i)};
-    return annex->size > 0;
+static inline uint32_t u32_at(const uint8_t *column, uint32_t i, uint32_t absent) {
+    return column == NULL ? absent : tp_load_u32(column + 4 * (size_t)i);
+}
+
+static inline int32_t i32_at(const uint8_t *column, uint32_t i, int32_t absent) {
+    return column == NULL ? absent : tp_load_i32(column + 4 * (size_t)i);
+}
+
+static inline lengths lengths_of(const tp_output_view *v, uint32_t i) {
+    return (lengths){.tokens = u32_at(v->counts, i, 1),
+                     .error = v->error_len == NULL ? 0 : tp_load_u16(v->error_len + 2 * (size_t)i),
+                     .text = u32_at(v->text_len, i, 0),
+                     .extras = u32_at(v->extras_len, i, 0),
+                     .k = i32_at(v->lp_k, i, -1)};
+}
+
+static inline void advance(cursor *at, const lengths *n) {
+    at->tokens += n->tokens;
+    at->error += n->error;
+    at->text += n->text;
+    at->extras += n->extras;
+    if (n->k >= 0) {
+        at->entries += ((size_t)n->k + 1) * n->tokens;
+        at->ranks += n->tokens;
+    }
+}
+
+/* A pointer into a column; NULL where the row has nothing there. */
+static inline const uint8_t *part_of(const uint8_t *column, size_t at, uint32_t size) {
+    return size == 0 ? NULL : column + at;
+}
+
+static row read_row(const tp_output_view *v, uint32_t i, const cursor *at, const lengths *n) {
+    row row = {
+        .piece = {.tokens = part_of(v->token_ids, 4 * at->tokens, n->tokens), .count = n->tokens, .k = n->k},
+        .offset = u32_at(v->offsets, i, 0),
+        .cached = u32_at(v->cached, i, 0),
+        .text = {part_of(v->text, at->text, n->text), n->text, u32_at(v->text_offset, i, 0)},
+        .extras = {part_of(v->extras, at->extras, n->extras), n->extras,
+                   v->extras_offset == NULL ? 0 : tp_load_u64(v->extras_offset + 8 * (size_t)i)},
+        .ending = {.finish = v->finish == NULL ? TP_FINISH_NONE : v->finish[i],
+                   .error_code = v->error_code == NULL ? TP_ERROR_NONE : v->error_code[i],
+                   .error_field = v->error_field == NULL ? 0 : v->error_field[i],
+                   .stop_reason = i32_at(v->stop_reason, i, TP_NO_STOP),
+                   .stop_string = i32_at(v->stop_string, i, TP_NO_STOP),
+                   .error = part_of(v->error, at->error, n->error),
+                   .error_len = n->error},
+    };
+    if (n->k >= 0 && n->tokens > 0) {
+        row.piece.lp_ids = v->lp_ids + 4 * at->entries;
+        row.piece.lp_values = v->lp_values + 4 * at->entries;
+        row.piece.lp_ranks = v->lp_ranks + 4 * at->ranks;
+    }
+    return row;
 }
 
 tp_result tp_inbox_feed(tp_inbox *inbox, const tp_output_view *view) {
     inbox->woken_count = inbox->note_count = 0;
-    if (!reserve(&inbox->woken, &inbox->woken_cap, view->rows, sizeof *inbox->woken) ||
-        !reserve(&inbox->notes, &inbox->note_cap, view->rows, sizeof *inbox->notes)) {
-        return TP_E_MEMORY;
-    }
+    TP_TRY(tp_buffer_grow(&inbox->woken, sizeof(tp_stream *), &inbox->woken_capacity, view->rows));
+    TP_TRY(tp_buffer_grow(&inbox->notes, sizeof *inbox->notes, &inbox->note_capacity, view->rows));
     inbox->frames++;
     inbox->depth = view->rows == 0 ? 0 : view->tokens / view->rows;
     inbox->rows += view->rows;
-    size_t token = 0, entry = 0, ranked = 0, letter = 0, text = 0, annex = 0; /* how far each is read */
+    cursor at = {0};
     for (uint32_t i = 0; i < view->rows; i++) {
-        uint32_t count = view->counts == NULL ? 1 : tp_load_u32(view->counts + 4 * (size_t)i);
-        int32_t k = view->lp_k == NULL ? -1 : tp_load_i32(view->lp_k + 4 * (size_t)i);
-        uint32_t letters = view->error_len == NULL ? 0 : tp_load_u16(view->error_len + 2 * (size_t)i);
-        uint32_t text_len = view->text_len == NULL ? 0 : tp_load_u32(view->text_len + 4 * (size_t)i);
-        tp_stream *stream = tp_inbox_find(inbox, tp_load_u64(view->keys + 8 * (size_t)i));
+        const lengths n = lengths_of(view, i);
+        tp_stream *stream = tp_stream_map_find(&inbox->map, tp_load_u64(view->keys + 8 * (size_t)i));
         if (stream == NULL) {
             inbox->unknown_rows++;
         } else {
-            row row = {
-                .piece = {.count = count, .k = k},
-                .offset = view->offsets == NULL ? 0 : tp_load_u32(view->offsets + 4 * (size_t)i),
-                .ending = {.finish = view->finish == NULL ? TP_FINISH_NONE : view->finish[i],
-                           .error_code = view->error_code == NULL ? TP_ERROR_NONE : view->error_code[i],
-                           .error_field = view->error_field == NULL ? 0 : view->error_field[i],
-                           .stop_reason = TP_NO_STOP,
-                           .stop_string = TP_NO_STOP},
-                .text_len = text_len,
-            };
-            if (count > 0) {
-                row.piece.tokens = view->token_ids + 4 * token;
-            }
-            if (k >= 0) {
-                row.piece.lp_ids = view->lp_ids + 4 * entry;
-                row.piece.lp_values = view->lp_values + 4 * entry;
-                row.piece.lp_ranks = view->lp_ranks + 4 * ranked;
-            }
-            if (view->stop_reason != NULL) {
-                row.ending.stop_reason = tp_load_i32(view->stop_reason + 4 * (size_t)i);
-            }
-            if (view->stop_string != NULL) {
-                row.ending.stop_string = tp_load_i32(view->stop_string + 4 * (size_t)i);
-            }
-            if (view->cached != NULL) {
-                row.cached = tp_load_u32(view->cached + 4 * (size_t)i);
-            }
-            if (text_len > 0) {
-                row.text = view->text + text;
-                row.text_offset =
-                    view->text_offset == NULL ? 0 : tp_load_u32(view->text_offset + 4 * (size_t)i);
-            }
-            beside part;
-            if (view->annex_bytes > 0 && find_annex(view, i, annex, &part)) {
-                row.annex = &part;
-            }
-            if (letters > 0) {
-                row.ending.error = view->error + letter;
-                row.ending.error_len = letters;
-            }
-            tp_result result = apply(inbox, stream, &row);
-            if (result != TP_OK) {
-                return result;
-            }
+            row row = read_row(view, i, &at, &n);
+            TP_TRY(apply(inbox, stream, &row));
         }
-        token += count;
-        letter += letters;
-        text += text_len;
-        if (view->annex_bytes > 0) {
-            annex += tp_load_u32(view->annex_len + 4 * (size_t)i);
-        }
-        if (k >= 0) {
-            entry += ((size_t)k + 1) * count;
-            ranked += count;
-        }
+        advance(&at, &n);
     }
     return TP_OK;
 }

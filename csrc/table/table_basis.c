@@ -1,8 +1,10 @@
-/* The rows of a rank's newest frame: what a frame that names none goes on from. */
+/* Keeps the rows of the newest frame. */
+#include "table/table_basis.h"
+
 #include <stdlib.h>
 #include <string.h>
 
-#include "table/table_basis.h"
+#include "buffer.h"
 
 tp_result tp_basis_take(tp_basis *basis, tp_step_view *v) {
     if (v->continues) {
@@ -13,27 +15,10 @@ tp_result tp_basis_take(tp_basis *basis, tp_step_view *v) {
         v->position = (const uint8_t *)basis->position;
         return TP_OK;
     }
+    const tp_growing arrays[] = {TP_GROWING(basis->handles), TP_GROWING(basis->position),
+                                 TP_GROWING(basis->bindings)};
     basis->rows = 0; /* until this frame is applied */
-    if (v->rows <= basis->capacity) {
-        return TP_OK;
-    }
-    int64_t *handles = realloc(basis->handles, v->rows * sizeof *handles);
-    if (handles == NULL) {
-        return TP_E_MEMORY;
-    }
-    basis->handles = handles;
-    uint32_t *position = realloc(basis->position, v->rows * sizeof *position);
-    if (position == NULL) {
-        return TP_E_MEMORY;
-    }
-    basis->position = position;
-    struct tp_binding **bindings = realloc(basis->bindings, v->rows * sizeof(struct tp_binding *));
-    if (bindings == NULL) {
-        return TP_E_MEMORY;
-    }
-    basis->bindings = bindings;
-    basis->capacity = v->rows;
-    return TP_OK;
+    return tp_buffers_grow(arrays, sizeof arrays / sizeof *arrays, &basis->capacity, v->rows);
 }
 
 void tp_basis_keep(tp_basis *basis, const tp_step_view *v) {

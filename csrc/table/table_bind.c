@@ -1,104 +1,21 @@
-/* What commands do to a binding; and the end of a request, which has one place. */
+/* Binds handles. */
+#include "table/table_bind.h"
+
 #include <stdlib.h>
 #include <string.h>
 
 #include "table/table.h"
+#include "table/table_client.h"
+#include "table/table_events.h"
+#include "table/table_extras.h"
+#include "table/table_finish.h"
+#include "table/table_park.h"
+#include "table/table_pool.h"
+#include "table/table_row.h"
+#include "table/table_scan.h"
+#include "table/table_tail.h"
 
-void tp_park_lose(tp_table *t, tp_binding *b) {
-    t->park_used -= b->park_bytes;
-    b->park_bytes = 0;
-    tp_binding_free_output(b);
-    b->total = 0;
-    b->park_cause = TP_CAUSE_NONE;
-    if (!(b->flags & TP_B_LOST)) {
-        b->flags |= TP_B_LOST;
-        t->counters.park_lost++;
-        t->counters.park_lost_handle = b->handle;
-    }
-}
-
-void tp_table_raise_floor(tp_table *t, tp_slot *slot, uint64_t generation) {
-    if (generation <= slot->floor) {
-        return;
-    }
-    slot->floor = generation;
-    for (tp_binding *b = slot->newest, *older; b != NULL; b = older) {
-        older = b->older;
-        if (b->state == TP_PARKED && TP_HANDLE_GENERATION(b->handle) <= generation) {
-            t->counters.stale++;
-            tp_table_drop(t, b);
-        }
-    }
-}
-
-void tp_binding_finish(tp_table *t, tp_binding *b, uint8_t finish, int32_t stop_reason) {
-    b->finish = finish;
-    b->stop_reason = stop_reason;
-    b->state = TP_LINGERING;
-    if (b->text != NULL) {
-        tp_text_end(b->text);
-    }
-    tp_annexes_settle(b);
-    if (!(b->flags & TP_B_MUTED)) {
-        tp_client_wake(t, b);
-        if (b->text != NULL) {
-            tp_text_charge(&t->clients[b->client], b->text);
-        }
-        if (b->annex != NULL) {
-            tp_annex_charge(&t->clients[b->client], b->annex);
-        }
-        tp_client_urgent(t, b);
-    }
-}
-
-/* The bytes of whole characters among the first `most` of a text. */
-static size_t whole_characters(const char *text, size_t size, size_t most) {
-    if (size <= most) {
-        return size;
-    }
-    while (most > 0 && ((uint8_t)text[most] & 0xc0) == 0x80) {
-        most--;
-    }
-    return most;
-}
-
-tp_result tp_binding_set_error(tp_table *t, tp_binding *b, const tp_error_text *error) {
-    const size_t field = error->field_size <= UINT8_MAX ? error->field_size : 0;
-    const size_t text = whole_characters(error->text, error->size, TP_MAX_ERROR - field);
-    const size_t size = text + field;
-    char *copy = malloc(size + 1);
-    if (copy == NULL) {
-        return TP_E_MEMORY;
-    }
-    memcpy(copy, error->text, text);
-    if (field > 0) {
-        memcpy(copy + text, error->field, field);
-    }
-    if (b->flags & TP_B_DIRTY) {
-        t->clients[b->client].error_bytes += size;
-        t->clients[b->client].error_bytes -= b->error_size;
-    }
-    free(b->error);
-    b->error = copy;
-    b->error_size = (uint16_t)size;
-    b->error_code = error->code;
-    b->error_field = (uint8_t)field;
-    return TP_OK;
-}
-
-int tp_binding_hold(tp_table *t, tp_binding *b) {
-    if (b->total > b->sent || (b->text != NULL && b->text->ready > 0)) {
-        tp_client_wake(t, b);
-    }
-    if (!(b->flags & TP_B_DIRTY)) {
-        return 0;
-    }
-    b->flags |= TP_B_HOLD;
-    tp_client_urgent(t, b);
-    return 1;
-}
-
-/* Everything a bind allocates, before anything of the table is changed. */
+/* All memory that a bind needs. It is allocated before the table changes. */
 typedef struct fresh {
     int32_t *tokens, *stop_ids;
     uint64_t capacity;
@@ -112,6 +29,24 @@ static void discard(fresh *f) {
     tp_text_free(f->text);
 }
 
+/* Makes the text of a request, as it is after the output that the request has. NULL: no memory, or the
+ * foreign decoder failed. */
+static tp_text *make_text(const tp_table *t, const tp_bind *bind) {
+    tp_text *text = t->vocab == NULL ? NULL : tp_text_new(t->vocab, bind->text);
+    for (uint32_t i = 0; text != NULL && i < bind->output_count; i++) {
+        int32_t stop; /* these tokens were scanned before, by the binding that made them */
+        if (tp_text_step(text, bind->output_ids[i], 0, &stop) != TP_OK) {
+            tp_text_free(text);
+            return NULL;
+        }
+    }
+    if (text != NULL) {
+        tp_text_settle(text);
+        tp_text_sent(text, text->ready);
+    }
+    return text;
+}
+
 static tp_result allocate(const tp_table *t, const tp_bind *bind, const tp_binding *parked, fresh *f) {
     const uint64_t have = (uint64_t)bind->output_count + (parked == NULL ? 0 : parked->total);
     const uint64_t more = bind->max_tokens > have ? bind->max_tokens - have : 0;
@@ -120,7 +55,7 @@ static tp_result allocate(const tp_table *t, const tp_bind *bind, const tp_bindi
     const uint32_t eos_count = bind->ignore_eos ? 0 : t->eos_count;
     f->stop_count = bind->stop_count + eos_count;
     f->stop_ids = malloc(((size_t)f->stop_count + 1) * sizeof *f->stop_ids);
-    f->text = bind->text == NULL ? NULL : tp_bind_text(t, bind);
+    f->text = bind->text == NULL ? NULL : make_text(t, bind);
     if (f->tokens == NULL || f->stop_ids == NULL || (bind->text != NULL && f->text == NULL)) {
         discard(f);
         return TP_E_MEMORY;
@@ -140,7 +75,8 @@ static tp_result allocate(const tp_table *t, const tp_bind *bind, const tp_bindi
     return TP_OK;
 }
 
-static void dress(const tp_table *t, tp_binding *b, const tp_bind *bind, const fresh *f) {
+/* Gives a binding what its bind says. */
+static void set_up(const tp_table *t, tp_binding *b, const tp_bind *bind, const fresh *f) {
     b->key = bind->key;
     b->base = b->sent = bind->output_count;
     b->min_tokens = bind->min_tokens;
@@ -153,7 +89,7 @@ static void dress(const tp_table *t, tp_binding *b, const tp_bind *bind, const f
     b->flags |= bind->prefill ? TP_B_PREFILL : 0;
     b->pace = bind->pace;
     b->cached = bind->cached;
-    b->annex_offset = bind->annex_offset;
+    b->extras_offset = bind->extras_offset;
     b->pace_ns = bind->pace_ms * UINT64_C(1000000);
     b->flags |= bind->pace > 1 || bind->pace_ms > 0 ? TP_B_PACED : 0;
     b->text = f->text;
@@ -169,12 +105,12 @@ static void dress(const tp_table *t, tp_binding *b, const tp_bind *bind, const f
     }
 }
 
-/* Puts what is unsent on the client's account. */
-static void hand_over(tp_table *t, tp_binding *b) {
+/* Puts what is unsent on the client's account, or drops it where there is no client. */
+static void charge(tp_table *t, tp_binding *b) {
     if (b->flags & TP_B_MUTED) {
         b->sent = b->total;
         tp_tail_free(b);
-        tp_annexes_forget(b);
+        tp_binding_extras_forget(b);
         if (b->text != NULL) {
             tp_text_sent(b->text, b->text->ready);
         }
@@ -183,26 +119,26 @@ static void hand_over(tp_table *t, tp_binding *b) {
     }
 }
 
-/* Finds the end in `parked` tokens that came before the bind, as if they came now. */
+/* Applies the `parked` tokens that came before the bind, as if they came now. */
 static void replay(tp_table *t, tp_binding *b, uint32_t parked) {
     b->total = b->base;
     if (b->base >= b->max_tokens) {
         tp_tail_free(b);
-        tp_annexes_forget(b);
+        tp_binding_extras_forget(b);
         tp_binding_finish(t, b, TP_FINISH_LENGTH, -1);
         tp_table_event(t, TP_EV_FINISHED, b->handle, TP_FINISH_LENGTH, -1, b->park_step);
         return;
     }
     const int prefilled = b->flags & TP_B_PREFILL && parked > 0;
     const uint32_t n = prefilled ? b->park_first : parked;
-    const tp_end end = tp_row_scan(t, b, b->tokens + b->total, n);
+    const tp_end end = tp_binding_scan(t, b, b->tokens + b->total, n);
     b->total += end.used;
     if (b->tail != NULL) {
         tp_tail_cut(b->tail, end.used);
     }
     const int over = prefilled || end.finish != TP_FINISH_NONE || end.cause != TP_CAUSE_NONE;
-    tp_annexes_begin(b, over ? b->total : UINT64_MAX);
-    hand_over(t, b);
+    tp_binding_extras_begin(b, over ? b->total : UINT64_MAX);
+    charge(t, b);
     if (!tp_row_judge(t, b, &end, b->park_step)) {
         return;
     }
@@ -236,7 +172,7 @@ tp_result tp_table_bind(tp_table *t, const tp_bind *bind) {
     }
     b->state = TP_RUNNING;
     tp_table_raise_floor(t, slot, TP_HANDLE_GENERATION(bind->handle));
-    dress(t, b, bind, &f);
+    set_up(t, b, bind, &f);
     if (b->flags & TP_B_LOST) {
         b->total = b->base;
         b->state = TP_LINGERING;

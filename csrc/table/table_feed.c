@@ -1,19 +1,28 @@
-/* One call per StepFrame. A plain row (one good token that ends nothing) is done here, in a few
- * nanoseconds when it is in cache; all others in table_row.c. */
-#include "table/table.h"
+/* Feeds frames. A plain row has one good token that ends nothing. It is applied here, in a few nanoseconds
+ * where its memory is in the cache. All other rows go to table_row.c. */
+#include "table/table_feed.h"
 
-/* Rows are looked up in blocks, a pass per pointer, so that the misses of a block overlap. */
+#include "table/table.h"
+#include "table/table_client.h"
+#include "table/table_events.h"
+#include "table/table_park.h"
+#include "table/table_row.h"
+#include "text/text.h"
+#include "wire/step.h"
+
+/* Rows are looked up in blocks, in one pass per pointer, so that the cache misses of a block overlap. */
 #define BLOCK 32u
 
-/* What has `text` is compiled twice, so that tables without a vocabulary pay nothing for it. */
+/* A function with the argument `text` is compiled twice, so that tables without a vocabulary do not pay for
+ * text. */
 #define WITH_AND_WITHOUT __attribute__((always_inline)) static inline
 
 typedef struct block {
-    tp_slot *slots[BLOCK]; /* NULL: the row names no place of this rank */
+    tp_slot *slots[BLOCK]; /* NULL: the handle of the row is not one of this rank */
     tp_binding *newest[BLOCK];
 } block;
 
-/* token_ids: of these rows, where each has one; else NULL. */
+/* Finds the slots and bindings of n rows. token_ids: one per row; NULL: rows have other numbers of them. */
 WITH_AND_WITHOUT void look_up(const tp_table *t, const tp_rank *rank, const uint8_t *handles,
                               const uint8_t *token_ids, uint32_t n, block *found, int text) {
     const uint32_t words = !text || token_ids == NULL ? 0 : t->vocab->count;
@@ -36,7 +45,7 @@ WITH_AND_WITHOUT void look_up(const tp_table *t, const tp_rank *rank, const uint
         if (b == NULL) {
             continue;
         }
-        /* as a number: it may have no array, and one that is full is looked for in vain */
+        /* computed as a number, because the array may be NULL or full */
         __builtin_prefetch((const void *)((uintptr_t)b->tokens + (size_t)b->total * 4), 1);
         if (text && b->flags & TP_B_TEXT) {
             const uint32_t token = words == 0 ? 0 : (uint32_t)tp_load_i32(token_ids + (size_t)i * 4);
@@ -49,22 +58,35 @@ WITH_AND_WITHOUT void look_up(const tp_table *t, const tp_rank *rank, const uint
     }
 }
 
-/* Where the next row's tokens and logprobs begin. */
+/* Where the next row begins in the columns. */
 typedef struct cursor {
-    const uint8_t *token_ids, *lp_ids, *lp_values, *lp_ranks;
+    const uint8_t *token_ids, *lp_ids, *lp_values, *lp_ranks, *extras;
 } cursor;
 
 static inline const uint8_t *skip(const uint8_t *p, uint64_t values) {
     return p == NULL ? NULL : p + values * 4;
 }
 
-static inline int is_plain(const tp_table *t, const tp_binding *b, uint32_t position, int32_t token) {
-    return (b->state == TP_RUNNING || b->state == TP_PREEMPTING) && !(b->flags & TP_B_SLOW) &&
-           position == b->total - b->base && b->total < b->capacity && b->total + 1 < b->max_tokens &&
-           (uint32_t)token < t->vocab_size && !((b->stop_mask >> ((uint32_t)token & 63)) & 1);
+/* Moves on behind a row. */
+static inline void advance(cursor *at, uint32_t count, int32_t k, uint32_t extras) {
+    at->token_ids = skip(at->token_ids, count);
+    if (k >= 0) {
+        at->lp_ids = skip(at->lp_ids, ((uint64_t)k + 1) * count);
+        at->lp_values = skip(at->lp_values, ((uint64_t)k + 1) * count);
+        at->lp_ranks = skip(at->lp_ranks, count);
+    }
+    if (extras > 0) {
+        at->extras += extras;
+    }
 }
 
-/* Takes the one token of a row that is plain, text included; 0: it is not, and nothing happened. */
+static inline int is_plain(const tp_table *t, const tp_binding *b, uint32_t position, int32_t token) {
+    return tp_binding_is_open(b) && !(b->flags & TP_B_SLOW) && position == b->total - b->base &&
+           b->total < b->capacity && b->total + 1 < b->max_tokens && (uint32_t)token < t->vocab_size &&
+           !((b->stop_mask >> ((uint32_t)token & 63)) & 1);
+}
+
+/* Applies the one token of a plain row, with its text. 0: the row is not plain, and nothing has changed. */
 WITH_AND_WITHOUT int take_plain(tp_table *t, tp_binding *b, uint32_t position, int32_t token,
                                 uint64_t mono_ns, int text) {
     if (!is_plain(t, b, position, token)) {
@@ -84,9 +106,22 @@ WITH_AND_WITHOUT int take_plain(tp_table *t, tp_binding *b, uint32_t position, i
     return 1;
 }
 
+/* Applies a row that is not plain. b is the newest binding of the slot. */
+static void feed_row(tp_table *t, tp_slot *slot, tp_binding *b, int64_t handle, tp_row *row) {
+    if (slot == NULL) {
+        t->counters.bad_rows++;
+        return;
+    }
+    if (b == NULL || b->handle != handle) {
+        b = tp_park_place(t, slot, handle, row->step);
+    }
+    if (b != NULL) {
+        tp_row_apply(t, b, row);
+    }
+}
+
 WITH_AND_WITHOUT void feed_rows(tp_table *t, tp_rank *rank, const tp_step_view *v, int again, int text) {
-    cursor at = {v->token_ids, v->lp_ids, v->lp_values, v->lp_ranks};
-    const uint8_t *annex = v->annex;
+    cursor at = {v->token_ids, v->lp_ids, v->lp_values, v->lp_ranks, v->extras};
     block found;
     uint64_t plain = 0;
     for (uint32_t i = 0; i < v->rows; i++) {
@@ -100,60 +135,31 @@ WITH_AND_WITHOUT void feed_rows(tp_table *t, tp_rank *rank, const tp_step_view *
         const uint32_t position = v->position == NULL ? 0 : tp_load_u32(v->position + (size_t)i * 4);
         const uint8_t status = v->status == NULL ? TP_ROW_OK : v->status[i];
         const int32_t k = v->lp_k == NULL ? -1 : tp_load_i32(v->lp_k + (size_t)i * 4);
-        tp_slot *slot = found.slots[i % BLOCK];
-        tp_binding *b = found.newest[i % BLOCK];
+        const uint32_t extras = v->extras_bytes == 0 ? 0 : tp_load_u32(v->extras_len + (size_t)i * 4);
         const cursor here = at;
-        at.token_ids = skip(at.token_ids, count);
-        if (k >= 0) {
-            at.lp_ids = skip(at.lp_ids, ((uint64_t)k + 1) * count);
-            at.lp_values = skip(at.lp_values, ((uint64_t)k + 1) * count);
-            at.lp_ranks = skip(at.lp_ranks, count);
-        }
-        uint32_t size = 0;
-        if (v->annex_bytes > 0) {
-            size = tp_load_u32(v->annex_len + (size_t)i * 4);
-            annex += size;
-        }
-        if (b != NULL && b->handle == handle && count == 1 && status == TP_ROW_OK && k < 0 && size == 0 &&
+        advance(&at, count, k, extras);
+        tp_binding *b = found.newest[i % BLOCK];
+        if (b != NULL && b->handle == handle && count == 1 && status == TP_ROW_OK && k < 0 && extras == 0 &&
             !again && take_plain(t, b, position, tp_load_i32(here.token_ids), v->mono_ns, text)) {
             plain++;
             continue;
         }
-        if (slot == NULL) {
-            t->counters.bad_rows++;
-            continue;
-        }
-        if (b == NULL || b->handle != handle) {
-            b = tp_row_place(t, slot, handle, v->step);
-        }
-        if (b != NULL) {
-            tp_row row = {.step = v->step,
-                          .mono_ns = v->mono_ns,
-                          .token_ids = here.token_ids,
-                          .lp_ids = here.lp_ids,
-                          .lp_values = here.lp_values,
-                          .lp_ranks = here.lp_ranks,
-                          .annex = size > 0 ? annex - size : NULL,
-                          .count = count,
-                          .position = position,
-                          .annex_size = size,
-                          .k = k,
-                          .status = status,
-                          .again = (uint8_t)again};
-            tp_row_apply(t, b, &row);
-        }
+        tp_row row = {.step = v->step,
+                      .mono_ns = v->mono_ns,
+                      .token_ids = here.token_ids,
+                      .lp_ids = here.lp_ids,
+                      .lp_values = here.lp_values,
+                      .lp_ranks = here.lp_ranks,
+                      .extras = here.extras,
+                      .count = count,
+                      .position = position,
+                      .extras_size = extras,
+                      .k = k,
+                      .status = status,
+                      .again = (uint8_t)again};
+        feed_row(t, found.slots[i % BLOCK], b, handle, &row);
     }
     t->counters.tokens += plain;
-}
-
-void tp_table_crowded(tp_table *t, uint64_t step) {
-    for (uint32_t i = 0; i < t->client_count; i++) {
-        tp_client *c = &t->clients[i];
-        if (!c->crowded && tp_client_bytes(c) > t->merge_limit) {
-            c->crowded = 1;
-            tp_table_event(t, TP_EV_CROWDED, i, 0, 0, step);
-        }
-    }
 }
 
 tp_result tp_table_feed(tp_table *t, uint32_t dp, uint32_t tp, const uint8_t *data, size_t size) {
@@ -171,7 +177,7 @@ tp_result tp_table_feed(tp_table *t, uint32_t dp, uint32_t tp, const uint8_t *da
     if (result != TP_OK) {
         return result;
     }
-    /* parked, an end and a marker: no row has more events than that */
+    /* a row gives at most three events: parked, an end, and drained */
     result = tp_table_reserve_events(t, (uint64_t)v.rows * 3 + t->client_count);
     if (result != TP_OK) {
         return result;
@@ -189,6 +195,6 @@ tp_result tp_table_feed(tp_table *t, uint32_t dp, uint32_t tp, const uint8_t *da
         feed_rows(t, rank, &v, again, 1);
     }
     tp_basis_keep(&rank->basis, &v);
-    tp_table_crowded(t, v.step);
+    tp_clients_crowded(t, v.step);
     return TP_OK;
 }

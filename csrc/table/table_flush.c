@@ -1,10 +1,15 @@
-/* Packing what a client has unsent. Walks its dirty bindings once; a binding gives one row, or one
- * per run of equal top-k where its tokens have logprobs. */
+/* Packs what a client has unsent in one walk over its list. A binding gives one row, or one row per run of
+ * equal top-k where its tokens have logprobs. */
+#include "table/table_flush.h"
+
+#include "table/table_client.h"
+#include "table/table_events.h"
 #include "table/table_pack.h"
+#include "table/table_pool.h"
 
-#define LEAST_ANNEX 64u /* bytes of annexes that any frame has room for */
+#define LEAST_EXTRAS 64u /* bytes of extras for which any frame has room */
 
-/* Copies what fits of a text, up to the end of a character; returns how many bytes. */
+/* Copies what fits of a text, up to the end of a character. Returns how many bytes that was. */
 static uint32_t put_text(tp_packed *p, const tp_text *text) {
     const uint64_t used = p->bytes + TP_ROW_BYTES + TP_TEXT_BYTES;
     const uint64_t left = used < p->limit ? p->limit - used : 0;
@@ -21,7 +26,7 @@ static uint32_t put_text(tp_packed *p, const tp_text *text) {
     return n;
 }
 
-/* Packs what fits of a binding's tokens and its end; returns 1 where nothing is unsent any more. */
+/* Packs what fits of a binding's tokens and its end. Returns 1 where all is sent. */
 static inline int put_tokens(tp_packed *p, tp_binding *b) {
     const uint32_t unsent = b->total - b->sent;
     const uint32_t before = p->rows;
@@ -39,7 +44,7 @@ static inline int put_tokens(tp_packed *p, tp_binding *b) {
     return 1;
 }
 
-/* Text goes before the tokens that it belongs to, or with them: who has the tokens has it. */
+/* Text is sent before its tokens, or with them. So a client that has the tokens has the text. */
 static int put_with_text(tp_packed *p, tp_binding *b) {
     tp_text *text = b->text;
     const uint32_t row = p->rows;
@@ -58,52 +63,52 @@ static int put_with_text(tp_packed *p, tp_binding *b) {
 }
 
 static inline int put_rest(tp_packed *p, tp_binding *b) {
-    /* the flag first: b->text is on another cache line */
+    /* the flag is tested first: b->text is on another cache line */
     return b->flags & TP_B_TEXT && b->text->ready > 0 ? put_with_text(p, b) : put_tokens(p, b);
 }
 
-/* Annexes go before the tokens that they came with, or with them. */
-static int put_with_annex(tp_packed *p, tp_binding *b) {
-    tp_annex *annex = b->annex;
+/* Extras are sent before their tokens, or with them. */
+static int put_with_extras(tp_packed *p, tp_binding *b) {
+    tp_extras *extras = b->extras;
     const uint32_t row = p->rows;
-    const uint64_t used = p->bytes + TP_ROW_BYTES + TP_ANNEX_BYTES;
-    const uint64_t left = used + LEAST_ANNEX < p->limit ? p->limit - used : LEAST_ANNEX;
-    const uint32_t n = annex->ready < left ? annex->ready : (uint32_t)left;
-    memcpy(p->s->annex + p->annex_bytes, annex->buffer, n);
-    p->annex_bytes += n;
-    p->bytes += n + TP_ANNEX_BYTES;
-    const int room = n == annex->ready && p->bytes + TP_ROW_BYTES + 4 <= p->limit;
+    const uint64_t used = p->bytes + TP_ROW_BYTES + TP_EXTRAS_BYTES;
+    const uint64_t left = used + LEAST_EXTRAS < p->limit ? p->limit - used : LEAST_EXTRAS;
+    const uint32_t n = extras->ready < left ? extras->ready : (uint32_t)left;
+    memcpy(p->s->extras + p->extras_bytes, extras->buffer, n);
+    p->extras_bytes += n;
+    p->bytes += n + TP_EXTRAS_BYTES;
+    const int room = n == extras->ready && p->bytes + TP_ROW_BYTES + 4 <= p->limit;
     const int all = room && put_rest(p, b);
     if (p->rows == row) {
         tp_pack_row(p, b, 0);
     }
-    if (!p->with_annex) {
-        memset(p->s->annex_len, 0, p->most * sizeof *p->s->annex_len);
-        memset(p->s->annex_offset, 0, p->most * sizeof *p->s->annex_offset);
-        p->with_annex = 1;
+    if (!p->with_extras) {
+        memset(p->s->extras_len, 0, p->most * sizeof *p->s->extras_len);
+        memset(p->s->extras_offset, 0, p->most * sizeof *p->s->extras_offset);
+        p->with_extras = 1;
     }
-    p->s->annex_len[row] = n;
-    p->s->annex_offset[row] = annex->offset;
-    tp_annex_sent(annex, n);
-    annex->charged = annex->ready;
-    if (annex->len == 0) {
-        b->flags &= (uint16_t)~TP_B_ANNEX;
+    p->s->extras_len[row] = n;
+    p->s->extras_offset[row] = extras->offset;
+    tp_extras_sent(extras, n);
+    extras->charged = extras->ready;
+    if (extras->len == 0) {
+        b->flags &= (uint16_t)~TP_B_EXTRAS;
     }
     return all;
 }
 
-/* Packs what fits of a binding; returns 1 where nothing of it is unsent any more. */
+/* Packs what fits of a binding. Returns 1 where all is sent. */
 static inline int put(tp_packed *p, tp_binding *b) {
-    return b->flags & TP_B_ANNEX && b->annex->ready > 0 ? put_with_annex(p, b) : put_rest(p, b);
+    return b->flags & TP_B_EXTRAS && b->extras->ready > 0 ? put_with_extras(p, b) : put_rest(p, b);
 }
 
-/* Packs a binding of which only a token and a short text, or none, is unsent: nearly each one.
- * 0: it is none of these, and nothing happened. */
+/* Packs a binding of which only one token, and at most a short text, is unsent, as with most bindings. 0: it
+ * is another binding, and nothing has changed. */
 static inline int put_plain(tp_packed *p, tp_binding *b) {
     tp_text *text = b->flags & TP_B_TEXT ? b->text : NULL;
     const uint32_t n = text == NULL ? 0 : text->ready;
     if (b->total - b->sent != 1 || b->finish != TP_FINISH_NONE || b->state == TP_GONE ||
-        b->flags & (TP_B_LOGPROBS | TP_B_URGENT | TP_B_HOLD | TP_B_ANNEX) || n > TP_WORD_SHORT ||
+        b->flags & (TP_B_LOGPROBS | TP_B_URGENT | TP_B_HOLD | TP_B_EXTRAS) || n > TP_WORD_SHORT ||
         p->bytes + TP_ROW_BYTES + 4 + TP_TEXT_BYTES + TP_WORD_SHORT > p->limit) {
         return 0;
     }
@@ -111,7 +116,8 @@ static inline int put_plain(tp_packed *p, tp_binding *b) {
         tp_pack_begin_text(p);
         p->s->text_len[p->rows] = n;
         p->s->text_offset[p->rows] = text->offset;
-        memcpy(p->s->text + p->text_bytes, text->buffer, TP_WORD_SHORT); /* there is room for it */
+        memcpy(p->s->text + p->text_bytes, text->buffer,
+               TP_WORD_SHORT); /* a copy of constant size is faster, and there is room */
         p->text_bytes += n;
         p->bytes += n + TP_TEXT_BYTES;
         tp_text_sent(text, n);
@@ -122,6 +128,7 @@ static inline int put_plain(tp_packed *p, tp_binding *b) {
     return 1;
 }
 
+/* All of a binding is sent. */
 static void settle(tp_table *t, tp_client *c, tp_binding *b) {
     if (b->flags & TP_B_URGENT) {
         c->urgent--;
@@ -137,6 +144,7 @@ static void settle(tp_table *t, tp_client *c, tp_binding *b) {
     }
 }
 
+/* Packs the bindings of the client's list. Those that still have something unsent stay on it. */
 static void put_all(tp_table *t, tp_packed *p, int urgent_only) {
     tp_client *c = p->client;
     uint32_t kept = 0;
@@ -168,74 +176,94 @@ static void put_all(tp_table *t, tp_packed *p, int urgent_only) {
     c->dirty_count = kept;
 }
 
-tp_result tp_table_flush(tp_table *t, uint32_t client, uint64_t max_bytes, int urgent_only,
-                         tp_output_rows *rows) {
-    t->event_count = 0;
-    memset(rows, 0, sizeof *rows);
-    if (client >= t->client_count || t->clients[client].dirty_count == 0) {
-        return TP_OK;
-    }
-    tp_client *c = &t->clients[client];
-    tp_packed p = {.s = &t->space, .client = c, .limit = max_bytes};
-    if (p.limit > TP_MAX_TOKENS) { /* in bytes, so far below what a frame may hold */
-        p.limit = TP_MAX_TOKENS;
-    }
+/* Makes room for what may be packed. */
+static tp_result reserve(tp_table *t, tp_packed *p) {
+    const tp_client *c = p->client;
     const uint64_t runs = c->dirty_count + (c->lp_tokens > 0 ? c->tokens : 0);
-    const uint64_t most_rows = p.limit / TP_ROW_BYTES + 2;
-    const uint64_t most_tokens = p.limit / 4 + 2;
-    p.most = runs < most_rows ? runs : most_rows;
-    if (tp_table_reserve_events(t, c->urgent) != TP_OK ||
-        tp_space_reserve(p.s, p.most, c->tokens < most_tokens ? c->tokens : most_tokens, c->lp_entries,
-                         c->error_bytes, (c->text_bytes < p.limit ? c->text_bytes : p.limit) + TP_WORD_SHORT,
-                         c->annex_bytes < p.limit ? c->annex_bytes : p.limit + LEAST_ANNEX) != TP_OK) {
-        return TP_E_MEMORY;
-    }
-    put_all(t, &p, urgent_only);
-    c->tokens -= p.tokens;
-    c->lp_entries -= p.entries;
-    c->lp_tokens -= p.scored;
-    c->text_bytes -= p.text_bytes;
-    c->annex_bytes -= p.annex_bytes;
-    tp_space *s = p.s;
-    *rows = (tp_output_rows){
-        .processor = t->processor,
-        .client = client,
-        .rows = p.rows,
-        .tokens = p.tokens,
-        .mono_ns = c->mono_ns,
-        .keys = s->keys,
-        .counts = p.counted ? s->counts : NULL,
-        .token_ids = p.tokens > 0 ? s->token_ids : NULL,
-        .offsets = s->offsets,
-        .finish = p.finished ? s->finish : NULL,
-        .stop_reason = p.stopped ? s->stop_reason : NULL,
-        .lp_k = p.with_k ? s->lp_k : NULL,
-        .lp_ids = p.with_k ? s->lp_ids : NULL,
-        .lp_values = p.with_k ? s->lp_values : NULL,
-        .lp_ranks = p.with_k ? s->lp_ranks : NULL,
-        .error_len = p.error_bytes > 0 ? s->error_len : NULL,
-        .error = p.error_bytes > 0 ? s->error : NULL,
-        .text_len = p.text_bytes > 0 ? s->text_len : NULL,
-        .text = p.text_bytes > 0 ? s->text : NULL,
-        .text_offset = p.text_bytes > 0 ? s->text_offset : NULL,
-        .stop_string = p.strings ? s->stop_string : NULL,
-        .cached = p.cached ? s->cached : NULL,
-        .lp_entries = p.entries,
-        .lp_tokens = p.scored,
-        .error_bytes = p.error_bytes,
-        .text_bytes = p.text_bytes,
-        .annex_len = p.annex_bytes > 0 ? s->annex_len : NULL,
-        .annex = p.annex_bytes > 0 ? s->annex : NULL,
-        .annex_offset = p.annex_bytes > 0 ? s->annex_offset : NULL,
-        .annex_bytes = p.annex_bytes,
-        .error_code = p.coded ? s->error_code : NULL,
-        .error_field = p.blamed ? s->error_field : NULL,
+    const uint64_t most_rows = p->limit / TP_ROW_BYTES + 2;
+    const uint64_t most_tokens = p->limit / 4 + 2;
+    p->most = runs < most_rows ? runs : most_rows;
+    const tp_space_need need = {
+        .rows = p->most,
+        .tokens = c->tokens < most_tokens ? c->tokens : most_tokens,
+        .entries = c->lp_entries,
+        .error = c->error_bytes,
+        .text = (c->text_bytes < p->limit ? c->text_bytes : p->limit) + TP_WORD_SHORT,
+        .extras = c->extras_bytes < p->limit ? c->extras_bytes : p->limit + LEAST_EXTRAS,
     };
+    TP_TRY(tp_table_reserve_events(t, c->urgent));
+    return tp_space_reserve(p->s, &need);
+}
+
+/* Takes what was packed off the client's account. */
+static void discharge(const tp_table *t, const tp_packed *p) {
+    tp_client *c = p->client;
+    c->tokens -= p->tokens;
+    c->lp_entries -= p->entries;
+    c->lp_tokens -= p->scored;
+    c->text_bytes -= p->text_bytes;
+    c->extras_bytes -= p->extras_bytes;
     if (tp_client_bytes(c) <= t->merge_limit) {
         c->crowded = 0;
     }
     if (c->dirty_count == 0) {
         c->mono_ns = 0;
     }
+}
+
+/* Returns the columns of what was packed. Those that are all default are NULL. */
+static tp_output_rows columns_of(const tp_table *t, uint32_t client, const tp_packed *p) {
+    const tp_space *s = p->s;
+    return (tp_output_rows){
+        .processor = t->processor,
+        .client = client,
+        .rows = p->rows,
+        .tokens = p->tokens,
+        .mono_ns = p->client->mono_ns,
+        .keys = s->keys,
+        .counts = p->counted ? s->counts : NULL,
+        .token_ids = p->tokens > 0 ? s->token_ids : NULL,
+        .offsets = s->offsets,
+        .finish = p->finished ? s->finish : NULL,
+        .stop_reason = p->stopped ? s->stop_reason : NULL,
+        .lp_k = p->with_k ? s->lp_k : NULL,
+        .lp_ids = p->with_k ? s->lp_ids : NULL,
+        .lp_values = p->with_k ? s->lp_values : NULL,
+        .lp_ranks = p->with_k ? s->lp_ranks : NULL,
+        .error_len = p->error_bytes > 0 ? s->error_len : NULL,
+        .error = p->error_bytes > 0 ? s->error : NULL,
+        .text_len = p->text_bytes > 0 ? s->text_len : NULL,
+        .text = p->text_bytes > 0 ? s->text : NULL,
+        .text_offset = p->text_bytes > 0 ? s->text_offset : NULL,
+        .stop_string = p->strings ? s->stop_string : NULL,
+        .cached = p->cached ? s->cached : NULL,
+        .lp_entries = p->entries,
+        .lp_tokens = p->scored,
+        .error_bytes = p->error_bytes,
+        .text_bytes = p->text_bytes,
+        .extras_len = p->extras_bytes > 0 ? s->extras_len : NULL,
+        .extras = p->extras_bytes > 0 ? s->extras : NULL,
+        .extras_offset = p->extras_bytes > 0 ? s->extras_offset : NULL,
+        .extras_bytes = p->extras_bytes,
+        .error_code = p->coded ? s->error_code : NULL,
+        .error_field = p->blamed ? s->error_field : NULL,
+    };
+}
+
+tp_result tp_table_flush(tp_table *t, uint32_t client, uint64_t max_bytes, int urgent_only,
+                         tp_output_rows *rows) {
+    t->event_count = 0;
+    *rows = (tp_output_rows){.rows = 0};
+    if (client >= t->client_count || t->clients[client].dirty_count == 0) {
+        return TP_OK;
+    }
+    /* the limit is in bytes, so a frame stays far below what it may hold */
+    tp_packed p = {.s = &t->space,
+                   .client = &t->clients[client],
+                   .limit = max_bytes < TP_MAX_TOKENS ? max_bytes : TP_MAX_TOKENS};
+    TP_TRY(reserve(t, &p));
+    put_all(t, &p, urgent_only);
+    *rows = columns_of(t, client, &p);
+    discharge(t, &p);
     return TP_OK;
 }

@@ -1,5 +1,7 @@
-/* What rows of an OutputFrame say beside a token and its text. */
+/* Packs what only some rows have. */
 #include "table/table_pack.h"
+
+#include "table/table_tail.h"
 
 void tp_pack_counts(tp_packed *p) {
     for (uint64_t i = 0; i < p->most; i++) {

@@ -1,22 +1,23 @@
-/* Rows of an OutputFrame in the making, in a table's space. What nearly each row needs is inline. */
+/* The rows of an OutputFrame, put together in the table's space. What most rows need is inline. */
 #ifndef TP_TABLE_PACK_H
 #define TP_TABLE_PACK_H
 
 #include <string.h>
 
-#include "table/table.h"
+#include "table/table_client.h"
+#include "table/table_types.h"
 
-/* What the frame has so far, and which columns are not all default. */
+/* What the frame has so far, and which of its columns are not all default. */
 typedef struct tp_packed {
     tp_space *s;
     tp_client *client;
-    uint64_t bytes, limit, most; /* most: rows that there may be */
-    uint32_t rows, tokens, entries, scored, error_bytes, text_bytes, annex_bytes;
-    int counted, finished, stopped, with_k, with_text, strings, cached, erred, coded, blamed, with_annex;
+    uint64_t bytes, limit, most; /* most: rows that the frame may have */
+    uint32_t rows, tokens, entries, scored, error_bytes, text_bytes, extras_bytes;
+    int counted, finished, stopped, with_k, with_text, strings, cached, erred, coded, blamed, with_extras;
 } tp_packed;
 
-/* Fills a column with its default, a byte over and over, before its first value that is none: so a
- * row costs nothing in columns where all rows have the default. */
+/* Fills a column with its default, a repeated byte, before the first other value is written. So a column in
+ * which all rows have the default costs nothing. */
 static inline void tp_pack_begin(const tp_packed *p, int *begun, void *column, int fill, size_t width) {
     if (!*begun) {
         memset(column, fill, p->most * width);
@@ -26,9 +27,9 @@ static inline void tp_pack_begin(const tp_packed *p, int *begun, void *column, i
 
 /* Fills counts with 1. */
 void tp_pack_counts(tp_packed *p);
-/* Makes the row just put the request's last. */
+/* Makes the last row that was packed the final row of its request. */
 void tp_pack_end(tp_packed *p, const tp_binding *b);
-/* Packs the unsent tokens of a binding with logprobs, run by run. */
+/* Packs the unsent tokens of a binding with logprobs: a row per run of tokens with the same k. */
 void tp_pack_runs(tp_packed *p, tp_binding *b);
 
 static inline void tp_pack_begin_text(tp_packed *p) {
@@ -39,6 +40,7 @@ static inline void tp_pack_begin_text(tp_packed *p) {
     }
 }
 
+/* Packs a row with the next n tokens of a binding. */
 static inline void tp_pack_row(tp_packed *p, tp_binding *b, uint32_t n) {
     tp_space *s = p->s;
     const uint32_t row = p->rows++;
@@ -60,11 +62,12 @@ static inline void tp_pack_row(tp_packed *p, tp_binding *b, uint32_t n) {
     b->sent += n;
 }
 
-/* Whether a row with one token of so many logprob entries still fits. Anything fits a new frame. */
+/* Whether a row with one token and so many logprob entries still fits. The first row always fits. */
 static inline int tp_pack_fits(const tp_packed *p, uint64_t entries) {
     return p->rows == 0 || p->bytes + TP_ROW_BYTES + 4 + entries * 8 + 4 <= p->limit;
 }
 
+/* Returns how many of these tokens, with so many logprob entries each, fit: at least 1. */
 static inline uint32_t tp_pack_affordable(const tp_packed *p, uint32_t tokens, uint64_t entries) {
     const uint64_t each = entries == 0 ? 4 : 8 + entries * 8;
     const uint64_t left = p->bytes + TP_ROW_BYTES < p->limit ? p->limit - p->bytes - TP_ROW_BYTES : 0;

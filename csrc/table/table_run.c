@@ -1,16 +1,21 @@
-/* Frames that continue one another, taken together: each row takes its tokens of all of them at once,
- * so that a binding is touched once a run and not once a frame. Only where every row is plain (see
- * table_feed.c) in every frame; what is not is left to tp_table_feed, which says the same. */
-#include "table/table.h"
+/* Feeds runs. tp_table_feed would have the same effect, frame by frame. */
+#include "table/table_run.h"
 
-/* The tokens of the frames that are taken together, and what is known of each frame. */
+#include "table/table.h"
+#include "table/table_client.h"
+#include "table/table_events.h"
+#include "table/table_pool.h"
+#include "table/table_scan.h"
+#include "wire/step.h"
+
+/* The frames of a run. */
 typedef struct run {
     const uint8_t *token_ids[TP_RUN_MOST];
     uint64_t steps[TP_RUN_MOST], mono_ns[TP_RUN_MOST];
     uint32_t frames;
 } run;
 
-/* Collects the frames that go on from the basis with a token a row and nothing beside it. */
+/* Collects the frames that follow the basis and have one token per row and nothing else. */
 static void collect(const tp_rank *rank, const tp_bytes *frames, uint32_t n, run *r) {
     uint64_t step = rank->last_step;
     r->frames = 0;
@@ -19,7 +24,7 @@ static void collect(const tp_rank *rank, const tp_bytes *frames, uint32_t n, run
         const uint32_t at = r->frames;
         if (tp_step_parse(frames[at].data, frames[at].size, &v) != TP_OK || v.dp != rank->dp || v.tp != 0 ||
             v.step <= step || !v.continues || !tp_basis_leads_to(&rank->basis, at, &v) || v.counts != NULL ||
-            v.status != NULL || v.lp_k != NULL || v.annex_bytes > 0) {
+            v.status != NULL || v.lp_k != NULL || v.extras_bytes > 0) {
             return;
         }
         r->token_ids[at] = v.token_ids;
@@ -29,13 +34,13 @@ static void collect(const tp_rank *rank, const tp_bytes *frames, uint32_t n, run
     }
 }
 
-/* Whether a token that is in the vocabulary may be appended without an end. */
+/* Whether a token is in the vocabulary and does not end the request. */
 static int goes_on(const tp_table *t, const tp_binding *b, int32_t token, uint32_t count) {
     return (uint32_t)token < t->vocab_size && !tp_token_stops(b, token, count);
 }
 
-/* Writes a row's next n tokens behind those that its binding has, which do not count yet. Returns how
- * many of them are plain. */
+/* Writes the next n tokens of a row after the tokens of its binding, without counting them. Returns how many
+ * of them are plain. */
 static uint32_t write_tokens(const tp_table *t, tp_binding *b, const run *r, size_t row, uint32_t n) {
     int32_t *tokens = b->tokens + b->total;
     const uint64_t mask = b->stop_mask;
@@ -57,24 +62,24 @@ static uint32_t write_tokens(const tp_table *t, tp_binding *b, const run *r, siz
     return plain;
 }
 
-/* Finds the binding of a row, or NULL where it has none that this way is for. */
+/* Returns the binding of a row; NULL where its rows are not plain. */
 static tp_binding *find(const tp_table *t, const tp_rank *rank, uint32_t row) {
     const tp_basis *basis = &rank->basis;
     const int64_t handle = basis->handles[row];
-    tp_binding *b = basis->bindings[row]; /* of the last run; since then it may be another one's */
+    tp_binding *b = basis->bindings[row]; /* from the last run: it may have another handle now */
     if (b == NULL || b->handle != handle) {
         const uint32_t at = TP_HANDLE_SLOT(handle);
         b = handle > 0 && TP_HANDLE_DP(handle) == rank->dp && at < t->slots ? rank->slots[at].newest : NULL;
         basis->bindings[row] = b;
     }
-    const int open =
-        b != NULL && b->handle == handle && (b->state == TP_RUNNING || b->state == TP_PREEMPTING) &&
-        !(b->flags & (TP_B_SLOW | TP_B_TEXT | TP_B_IN_RUN)) && basis->position[row] == b->total - b->base;
+    const int open = b != NULL && b->handle == handle && tp_binding_is_open(b) &&
+                     !(b->flags & (TP_B_SLOW | TP_B_TEXT | TP_B_IN_RUN)) &&
+                     basis->position[row] == b->total - b->base;
     return open ? b : NULL;
 }
 
-/* Writes the tokens of all rows; returns of how many frames they are plain. Their bindings are marked
- * up to *rows, none of them twice. */
+/* Writes the tokens of all rows. Returns for how many frames all of them are plain. The bindings of the first
+ * *rows rows are marked TP_B_IN_RUN; a binding with two rows ends the run. */
 static uint32_t write_rows(tp_table *t, const tp_rank *rank, const run *r, uint32_t *rows) {
     const tp_basis *basis = &rank->basis;
     uint32_t n = r->frames;
@@ -83,14 +88,15 @@ static uint32_t write_rows(tp_table *t, const tp_rank *rank, const run *r, uint3
         if (b == NULL || b->total >= b->max_tokens || tp_binding_grow(b, (uint64_t)b->total + n) != TP_OK) {
             return 0;
         }
-        const uint32_t left = b->max_tokens - b->total - 1; /* the last one is not plain */
+        const uint32_t left =
+            b->max_tokens - b->total - 1; /* the last token ends the request, so it is not plain */
         n = write_tokens(t, b, r, *rows, left < n ? left : n);
         b->flags |= TP_B_IN_RUN;
     }
     return n;
 }
 
-/* Lets n more tokens of each of so many rows count. */
+/* Counts n more tokens of each of these rows, and removes their marks. */
 static void commit(tp_table *t, const tp_rank *rank, uint32_t rows, uint32_t n, uint64_t mono_ns) {
     for (uint32_t i = 0; i < rows; i++) {
         tp_binding *b = rank->basis.bindings[i];
@@ -126,7 +132,7 @@ uint32_t tp_table_feed_run(tp_table *t, uint32_t dp, const tp_bytes *frames, uin
         t->counters.rows += (uint64_t)n * rows;
         t->counters.tokens += (uint64_t)n * rows;
         tp_basis_advance(&rank->basis, n);
-        tp_table_crowded(t, rank->last_step);
+        tp_clients_crowded(t, rank->last_step);
     }
     return n;
 }

@@ -1,84 +1,37 @@
-/* The arrays that a flush packs into; kept from one to the next. */
-#include <stdlib.h>
-#include <string.h>
-
+/* The memory of a flush. */
 #include "table/table_space.h"
 
+#include <string.h>
+
+#include "buffer.h"
+
+#define BY_ROW(s)                                                                                \
+    {TP_GROWING((s)->keys),        TP_GROWING((s)->extras_offset), TP_GROWING((s)->counts),      \
+     TP_GROWING((s)->offsets),     TP_GROWING((s)->stop_reason),   TP_GROWING((s)->stop_string), \
+     TP_GROWING((s)->lp_k),        TP_GROWING((s)->finish),        TP_GROWING((s)->error_code),  \
+     TP_GROWING((s)->error_field), TP_GROWING((s)->error_len),     TP_GROWING((s)->text_len),    \
+     TP_GROWING((s)->text_offset), TP_GROWING((s)->cached),        TP_GROWING((s)->extras_len)}
+#define BY_TOKEN(s)  {TP_GROWING((s)->token_ids), TP_GROWING((s)->lp_ranks)}
+#define BY_ENTRY(s)  {TP_GROWING((s)->lp_ids), TP_GROWING((s)->lp_values)}
+#define BYTES(s)     {TP_GROWING((s)->error), TP_GROWING((s)->text), TP_GROWING((s)->extras)}
+#define COUNT(array) (sizeof(array) / sizeof *(array))
+
+tp_result tp_space_reserve(tp_space *s, const tp_space_need *need) {
+    const tp_growing by_row[] = BY_ROW(s), by_token[] = BY_TOKEN(s), by_entry[] = BY_ENTRY(s);
+    TP_TRY(tp_buffers_grow(by_row, COUNT(by_row), &s->row_capacity, need->rows));
+    TP_TRY(tp_buffers_grow(by_token, COUNT(by_token), &s->token_capacity, need->tokens));
+    TP_TRY(tp_buffers_grow(by_entry, COUNT(by_entry), &s->entry_capacity, need->entries));
+    TP_TRY(tp_buffer_grow(&s->error, 1, &s->error_capacity, need->error));
+    TP_TRY(tp_buffer_grow(&s->text, 1, &s->text_capacity, need->text));
+    return tp_buffer_grow(&s->extras, 1, &s->extras_capacity, need->extras);
+}
+
 void tp_space_free(tp_space *s) {
-    void *arrays[] = {s->keys,        s->counts,     s->offsets,  s->token_ids, s->stop_reason,
-                      s->lp_k,        s->lp_ids,     s->lp_ranks, s->finish,    s->error,
-                      s->lp_values,   s->error_len,  s->text,     s->text_len,  s->text_offset,
-                      s->stop_string, s->cached,     s->annex,    s->annex_len, s->annex_offset,
-                      s->error_code,  s->error_field};
-    for (size_t i = 0; i < sizeof arrays / sizeof *arrays; i++) {
-        free(arrays[i]);
-    }
+    const tp_growing by_row[] = BY_ROW(s), by_token[] = BY_TOKEN(s), by_entry[] = BY_ENTRY(s);
+    const tp_growing bytes[] = BYTES(s);
+    tp_buffers_free(by_row, COUNT(by_row));
+    tp_buffers_free(by_token, COUNT(by_token));
+    tp_buffers_free(by_entry, COUNT(by_entry));
+    tp_buffers_free(bytes, COUNT(bytes));
     memset(s, 0, sizeof *s);
-}
-
-static int grow(void *array, uint64_t bytes) {
-    void **at = array;
-    void *grown = realloc(*at, bytes);
-    if (grown == NULL) {
-        return 0;
-    }
-    *at = grown;
-    return 1;
-}
-
-tp_result tp_space_reserve(tp_space *s, uint64_t rows, uint64_t tokens, uint64_t entries, uint64_t error,
-                           uint64_t text, uint64_t annex) {
-    if (rows > s->row_capacity) {
-        rows += rows / 2;
-        s->row_capacity = 0; /* where one fails, all are grown anew the next time */
-        if (!grow(&s->keys, rows * 8) || !grow(&s->counts, rows * 4) || !grow(&s->offsets, rows * 4) ||
-            !grow(&s->stop_reason, rows * 4) || !grow(&s->lp_k, rows * 4) || !grow(&s->finish, rows) ||
-            !grow(&s->error_len, rows * 2) || !grow(&s->text_len, rows * 4) ||
-            !grow(&s->text_offset, rows * 4) || !grow(&s->stop_string, rows * 4) ||
-            !grow(&s->cached, rows * 4) || !grow(&s->annex_len, rows * 4) ||
-            !grow(&s->annex_offset, rows * 8) || !grow(&s->error_code, rows) ||
-            !grow(&s->error_field, rows)) {
-            return TP_E_MEMORY;
-        }
-        s->row_capacity = rows;
-    }
-    if (tokens > s->token_capacity) {
-        tokens += tokens / 2;
-        s->token_capacity = 0;
-        if (!grow(&s->token_ids, tokens * 4) || !grow(&s->lp_ranks, tokens * 4)) {
-            return TP_E_MEMORY;
-        }
-        s->token_capacity = tokens;
-    }
-    if (entries > s->entry_capacity) {
-        s->entry_capacity = 0;
-        if (!grow(&s->lp_ids, entries * 4) || !grow(&s->lp_values, entries * 4)) {
-            return TP_E_MEMORY;
-        }
-        s->entry_capacity = entries;
-    }
-    if (text > s->text_capacity) {
-        text += text / 2;
-        s->text_capacity = 0;
-        if (!grow(&s->text, text)) {
-            return TP_E_MEMORY;
-        }
-        s->text_capacity = text;
-    }
-    if (annex > s->annex_capacity) {
-        annex += annex / 2;
-        s->annex_capacity = 0;
-        if (!grow(&s->annex, annex)) {
-            return TP_E_MEMORY;
-        }
-        s->annex_capacity = annex;
-    }
-    if (error > s->error_capacity) {
-        s->error_capacity = 0;
-        if (!grow(&s->error, error)) {
-            return TP_E_MEMORY;
-        }
-        s->error_capacity = error;
-    }
-    return TP_OK;
 }

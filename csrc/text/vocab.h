@@ -47,9 +47,9 @@ typedef struct tp_vocab {
     tp_word *raw;              /* without what their decoder adds before them; NULL: the same */
     uint8_t *bytes;
     uint64_t byte_count;
-    uint8_t
-        bytewise; /* byte-level: characters may be spread over all words, and not only over TP_WORD_BYTE ones */
-    uint8_t strip; /* spaces to remove from the beginning of the text */
+    uint8_t bytewise; /* byte-level: characters may be spread over all words, and not only over TP_WORD_BYTE
+                         ones */
+    uint8_t strip;    /* spaces to remove from the beginning of the text */
 } tp_vocab;
 
 /* One form of every word. The sizes sum to byte_count. */

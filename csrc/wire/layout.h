@@ -57,19 +57,19 @@ enum tp_error_code {
 
 /* Columns of a StepFrame. Little-endian arrays in msgpack bins; an absent column is its default. */
 enum tp_step_column {
-    TP_STEP_HANDLES = 1,    /* i64[rows], absent: the handles of the frame before, whose rows go on */
-    TP_STEP_COUNTS = 2,     /* u16[rows], default all 1 */
-    TP_STEP_TOKENS = 3,     /* i32[tokens], required when tokens > 0 */
-    TP_STEP_STATUS = 4,     /* u8[rows], default all 0 (ok) */
-    TP_STEP_POSITION = 5,   /* u32[rows], tokens this handle produced before this row; default all 0 */
-    TP_STEP_LP_K = 6,       /* i32[rows], top-k entries per token, -1 = no logprobs; default all -1 */
-    TP_STEP_LP_IDS = 7,     /* i32[entries], per token 1+k ids, sampled first */
-    TP_STEP_LP_VALUES = 8,  /* f32[entries], as ids */
-    TP_STEP_LP_RANKS = 9,   /* i32[lp_tokens], rank of the sampled token, one per token with logprobs */
-    TP_STEP_ANNEX_LEN = 10, /* u32[rows], bytes of its annex, default all 0 */
-    TP_STEP_ANNEX = 11      /* the bytes, rows one after another; C does not read them */
+    TP_STEP_HANDLES = 1,     /* i64[rows], absent: the handles of the frame before, whose rows go on */
+    TP_STEP_COUNTS = 2,      /* u16[rows], default all 1 */
+    TP_STEP_TOKENS = 3,      /* i32[tokens], required when tokens > 0 */
+    TP_STEP_STATUS = 4,      /* u8[rows], default all 0 (ok) */
+    TP_STEP_POSITION = 5,    /* u32[rows], tokens this handle produced before this row; default all 0 */
+    TP_STEP_LP_K = 6,        /* i32[rows], top-k entries per token, -1 = no logprobs; default all -1 */
+    TP_STEP_LP_IDS = 7,      /* i32[entries], per token 1+k ids, sampled first */
+    TP_STEP_LP_VALUES = 8,   /* f32[entries], as ids */
+    TP_STEP_LP_RANKS = 9,    /* i32[lp_tokens], rank of the sampled token, one per token with logprobs */
+    TP_STEP_EXTRAS_LEN = 10, /* u32[rows], bytes of its extras, default all 0 */
+    TP_STEP_EXTRAS = 11      /* the bytes, rows one after another; C does not read them */
 };
-#define TP_STEP_LAST TP_STEP_ANNEX
+#define TP_STEP_LAST TP_STEP_EXTRAS
 
 /* Columns of an OutputFrame. */
 enum tp_output_column {
@@ -85,18 +85,18 @@ enum tp_output_column {
     TP_OUT_LP_IDS = 8,
     TP_OUT_LP_VALUES = 9,
     TP_OUT_LP_RANKS = 10,
-    TP_OUT_ERROR_LEN = 11,    /* u16[rows], bytes of UTF-8 per row, default all 0 */
-    TP_OUT_ERROR = 12,        /* the bytes, rows one after another */
-    TP_OUT_TEXT_LEN = 13,     /* u32[rows], bytes of UTF-8 per row, default all 0 */
-    TP_OUT_TEXT = 14,         /* the bytes, rows one after another */
-    TP_OUT_TEXT_OFFSET = 15,  /* u32[rows], bytes of the request's text before the row's */
-    TP_OUT_STOP_STRING = 16,  /* i32[rows], which of its stop strings ended it, or -1; default -1 */
-    TP_OUT_CACHED = 17,       /* u32[rows], prompt tokens that a cache had, in a final row; default 0 */
-    TP_OUT_ANNEX_LEN = 18,    /* u32[rows], bytes of the request's annexes that are new, default all 0 */
-    TP_OUT_ANNEX = 19,        /* the bytes, rows one after another */
-    TP_OUT_ANNEX_OFFSET = 20, /* u64[rows], bytes of the request's annexes before the row's */
-    TP_OUT_ERROR_CODE = 21,   /* u8[rows], enum tp_error_code, default all 0 */
-    TP_OUT_ERROR_FIELD = 22   /* u8[rows], the last bytes of the row's error that are the name of a field */
+    TP_OUT_ERROR_LEN = 11,     /* u16[rows], bytes of UTF-8 per row, default all 0 */
+    TP_OUT_ERROR = 12,         /* the bytes, rows one after another */
+    TP_OUT_TEXT_LEN = 13,      /* u32[rows], bytes of UTF-8 per row, default all 0 */
+    TP_OUT_TEXT = 14,          /* the bytes, rows one after another */
+    TP_OUT_TEXT_OFFSET = 15,   /* u32[rows], bytes of the request's text before the row's */
+    TP_OUT_STOP_STRING = 16,   /* i32[rows], which of its stop strings ended it, or -1; default -1 */
+    TP_OUT_CACHED = 17,        /* u32[rows], prompt tokens that a cache had, in a final row; default 0 */
+    TP_OUT_EXTRAS_LEN = 18,    /* u32[rows], bytes of the request's extras that are new, default all 0 */
+    TP_OUT_EXTRAS = 19,        /* the bytes, rows one after another */
+    TP_OUT_EXTRAS_OFFSET = 20, /* u64[rows], bytes of the request's extras before the row's */
+    TP_OUT_ERROR_CODE = 21,    /* u8[rows], enum tp_error_code, default all 0 */
+    TP_OUT_ERROR_FIELD = 22    /* u8[rows], the last bytes of the row's error that name a field, default 0 */
 };
 #define TP_OUT_LAST TP_OUT_ERROR_FIELD
 
@@ -107,7 +107,7 @@ enum tp_output_column {
 #define TP_MAX_TOKENS  16777216u
 #define TP_MAX_ENTRIES 268435456u /* logprobs in a frame */
 #define TP_MAX_TEXT    268435456u /* bytes of text in a frame */
-#define TP_MAX_ANNEX   268435456u /* bytes of annexes in a frame */
+#define TP_MAX_EXTRAS  268435456u /* bytes of extras in a frame */
 #define TP_MAX_HEADER  32         /* elements of a header array */
 
 /* The first four integers of every header. The transport reads these and nothing else. */

@@ -74,7 +74,7 @@ static inline tp_result tp_read_u32(tp_reader *r, uint32_t *value) {
     return TP_OK;
 }
 
-/* Reads the head of an array or a map. `fix` is the tag of the short form, `tag16` that of the 16-bit form. */
+/* Reads the head of an array or a map. `fix` and `tag16` are the tags of its short and its 16-bit form. */
 static inline tp_result tp_read_count(tp_reader *r, uint8_t fix, uint8_t tag16, uint32_t *count) {
     if (tp_left(r) == 0) {
         return TP_E_TRUNCATED;

@@ -38,7 +38,7 @@ static tp_result read_rows(const tp_column *c, tp_output_view *view) {
     TP_TRY(tp_take(&c[TP_OUT_TEXT_OFFSET], rows, 4, &view->text_offset));
     TP_TRY(tp_take(&c[TP_OUT_STOP_STRING], rows, 4, &view->stop_string));
     TP_TRY(tp_take(&c[TP_OUT_CACHED], rows, 4, &view->cached));
-    TP_TRY(tp_take(&c[TP_OUT_ANNEX_OFFSET], rows, 8, &view->annex_offset));
+    TP_TRY(tp_take(&c[TP_OUT_EXTRAS_OFFSET], rows, 8, &view->extras_offset));
     TP_TRY(tp_take(&c[TP_OUT_ERROR_CODE], rows, 1, &view->error_code));
     TP_TRY(tp_take(&c[TP_OUT_ERROR_FIELD], rows, 1, &view->error_field));
     return (view->counts == NULL ? rows : tp_sum_u32(view->counts, rows)) == tokens ? TP_OK : TP_E_COUNTS;
@@ -55,8 +55,8 @@ static tp_result read_bytes(const tp_column *c, tp_output_view *view) {
     view->error_bytes = (uint32_t)error_bytes;
     TP_TRY(tp_bytes_take(&c[TP_OUT_TEXT_LEN], rows, TP_MAX_TEXT, &view->text_len, &view->text,
                          &view->text_bytes));
-    return tp_bytes_take(&c[TP_OUT_ANNEX_LEN], rows, TP_MAX_ANNEX, &view->annex_len, &view->annex,
-                         &view->annex_bytes);
+    return tp_bytes_take(&c[TP_OUT_EXTRAS_LEN], rows, TP_MAX_EXTRAS, &view->extras_len, &view->extras,
+                         &view->extras_bytes);
 }
 
 tp_result tp_output_parse(const uint8_t *data, size_t size, tp_output_view *view) {
@@ -100,9 +100,9 @@ static void describe(const tp_output_rows *r, uint64_t *header, tp_part *parts) 
         {TP_OUT_TEXT_OFFSET, r->text_offset, r->text_offset ? rows * 4 : 0},
         {TP_OUT_STOP_STRING, r->stop_string, r->stop_string ? rows * 4 : 0},
         {TP_OUT_CACHED, r->cached, r->cached ? rows * 4 : 0},
-        {TP_OUT_ANNEX_LEN, r->annex_len, r->annex_len ? rows * 4 : 0},
-        {TP_OUT_ANNEX, r->annex, r->annex ? (size_t)r->annex_bytes : 0},
-        {TP_OUT_ANNEX_OFFSET, r->annex_offset, r->annex_offset ? rows * 8 : 0},
+        {TP_OUT_EXTRAS_LEN, r->extras_len, r->extras_len ? rows * 4 : 0},
+        {TP_OUT_EXTRAS, r->extras, r->extras ? (size_t)r->extras_bytes : 0},
+        {TP_OUT_EXTRAS_OFFSET, r->extras_offset, r->extras_offset ? rows * 8 : 0},
         {TP_OUT_ERROR_CODE, r->error_code, r->error_code ? rows : 0},
         {TP_OUT_ERROR_FIELD, r->error_field, r->error_field ? rows : 0},
     };

@@ -17,8 +17,8 @@ typedef struct tp_output_view {
     const uint8_t *keys, *counts, *token_ids, *offsets, *finish, *stop_reason;
     const uint8_t *lp_k, *lp_ids, *lp_values, *lp_ranks;
     const uint8_t *error_len, *error, *text_len, *text, *text_offset, *stop_string, *cached;
-    const uint8_t *annex_len, *annex, *annex_offset, *error_code, *error_field;
-    uint32_t lp_entries, lp_tokens, error_bytes, text_bytes, annex_bytes;
+    const uint8_t *extras_len, *extras, *extras_offset, *error_code, *error_field;
+    uint32_t lp_entries, lp_tokens, error_bytes, text_bytes, extras_bytes;
 } tp_output_view;
 
 /* Reads a frame that lies in the caller's memory. */
@@ -43,10 +43,10 @@ typedef struct tp_output_rows {
     const uint8_t *text;
     const int32_t *stop_string;
     const uint32_t *cached;
-    uint32_t lp_entries, lp_tokens, error_bytes, text_bytes, annex_bytes;
-    const uint32_t *annex_len;
-    const uint8_t *annex;
-    const uint64_t *annex_offset;
+    uint32_t lp_entries, lp_tokens, error_bytes, text_bytes, extras_bytes;
+    const uint32_t *extras_len;
+    const uint8_t *extras;
+    const uint64_t *extras_offset;
     const uint8_t *error_code, *error_field;
 } tp_output_rows;
 

@@ -51,8 +51,8 @@ tp_result tp_step_parse(const uint8_t *data, size_t size, tp_step_view *view) {
     view->lp_ranks = lp.ranks;
     view->lp_entries = lp.entries;
     view->lp_tokens = lp.tokens;
-    return tp_bytes_take(&c[TP_STEP_ANNEX_LEN], view->rows, TP_MAX_ANNEX, &view->annex_len, &view->annex,
-                         &view->annex_bytes);
+    return tp_bytes_take(&c[TP_STEP_EXTRAS_LEN], view->rows, TP_MAX_EXTRAS, &view->extras_len, &view->extras,
+                         &view->extras_bytes);
 }
 
 static void describe(const tp_step_rows *r, uint64_t *header, tp_part *parts) {
@@ -70,8 +70,8 @@ static void describe(const tp_step_rows *r, uint64_t *header, tp_part *parts) {
         {TP_STEP_LP_IDS, r->lp_ids, r->lp_ids ? (size_t)r->lp_entries * 4 : 0},
         {TP_STEP_LP_VALUES, r->lp_values, r->lp_values ? (size_t)r->lp_entries * 4 : 0},
         {TP_STEP_LP_RANKS, r->lp_ranks, r->lp_ranks ? (size_t)r->lp_tokens * 4 : 0},
-        {TP_STEP_ANNEX_LEN, r->annex_len, r->annex_bytes ? rows * 4 : 0},
-        {TP_STEP_ANNEX, r->annex, r->annex_bytes},
+        {TP_STEP_EXTRAS_LEN, r->extras_len, r->extras_bytes ? rows * 4 : 0},
+        {TP_STEP_EXTRAS, r->extras, r->extras_bytes},
     };
     memcpy(header, h, sizeof h);
     memcpy(parts, p, sizeof p);

@@ -17,8 +17,8 @@ typedef struct tp_step_view {
     uint64_t step, mono_ns;
     const uint8_t *handles, *counts, *token_ids, *status, *position;
     const uint8_t *lp_k, *lp_ids, *lp_values, *lp_ranks;
-    const uint8_t *annex_len, *annex;
-    uint32_t lp_entries, lp_tokens, annex_bytes;
+    const uint8_t *extras_len, *extras;
+    uint32_t lp_entries, lp_tokens, extras_bytes;
     int continues; /* handles and position are NULL: the rows of the frame before go on */
 } tp_step_view;
 
@@ -37,9 +37,9 @@ typedef struct tp_step_rows {
     const uint32_t *position;
     const int32_t *lp_k, *lp_ids, *lp_ranks;
     const float *lp_values;
-    uint32_t lp_entries, lp_tokens, annex_bytes;
-    const uint32_t *annex_len;
-    const uint8_t *annex;
+    uint32_t lp_entries, lp_tokens, extras_bytes;
+    const uint32_t *extras_len;
+    const uint8_t *extras;
 } tp_step_rows;
 
 /* Returns the exact size of the frame. */

@@ -147,7 +147,7 @@ def test_a_malformed_annex_ends_its_request_alone(bad: bytes, finish: int) -> No
     item = stream.take()
     assert item is not None and item.token_ids == [5] and item.annex is None
     assert item.finish_reason is FinishReason.ERROR
-    assert item.error is not None and item.error.startswith("annex: ")
+    assert item.error is not None and item.error.startswith("extras: ")
     assert item.usage == Usage(3, 1)
     assert stream.take() is None and stream.over and not stream.live
     assert core.take_outgoing() == ([] if finish else [Cancel(stream.key)])

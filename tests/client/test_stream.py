@@ -39,7 +39,7 @@ def run(main: Main, debug: bool = False) -> None:
 
     asyncio.run(with_feeder(), debug=debug)
     gc.collect()
-    kinds = (Stream, _core.Inbox, type_named("Bell"), type_named("StreamNext"))
+    kinds = (Stream, _core.Inbox, type_named("StreamWaiter"), type_named("StreamNext"))
     assert not [thing for thing in gc.get_objects() if type(thing) in kinds]
 
 

@@ -15,7 +15,7 @@ def drive(folder: Path, seed: int, rounds: int) -> str:
     """Run the driver over all vectors and return what it prints."""
     frames = sorted(str(path) for path in VECTORS.glob("*/*.bin"))
     return run(
-        build(folder, "drive_frames", "buffer.c", "wire", "pack"), str(seed), str(rounds), *frames
+        build(folder, "test_frames", "buffer.c", "wire", "pack"), str(seed), str(rounds), *frames
     )
 
 

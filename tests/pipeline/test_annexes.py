@@ -214,7 +214,7 @@ def test_bytes_that_are_no_annex_end_their_request_alone(
     served.join(bad)
     served.join(good)
     assert bad.outputs[-1].finish_reason == FinishReason.ERROR
-    assert (bad.outputs[-1].error or "").startswith("annex: ")
+    assert (bad.outputs[-1].error or "").startswith("extras: ")
     assert good.outputs[-1].finish_reason == FinishReason.LENGTH
     assert whole(good.outputs, RequestOutputKind.DELTA).extras == [(0, b"x")]
     let_go(served, first, second)
@@ -233,7 +233,7 @@ def test_frames_have_them_too(runtime_dir: Path) -> None:
         while not r.ended(key):
             for frame in r.clients[0].frames(timeout_s=1.0):
                 r.apply(frame)
-                (annex,), (count,) = frame.annexes, frame.counts.tolist()
+                (annex,), (count,) = frame.extras, frame.counts.tolist()
                 found.append(reader.take(annex, tokens, tokens + count, bool(frame.finish[0])))
                 tokens += count
         annexes = [annex for annex in found if annex is not None]

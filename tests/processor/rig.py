@@ -73,7 +73,7 @@ class Client:
     def apply(self, frame: bytes) -> None:
         f = OutputFrame.unpack(frame)
         token = entry = scored = letter = 0
-        annexes = f.annexes
+        annexes = f.extras
         for i in range(f.rows):
             key, n, k = int(f.keys[i]), int(f.counts[i]), int(f.lp_k[i])
             stream = self.streams.setdefault(key, Stream())
@@ -103,7 +103,7 @@ class Client:
                 stream.text.decode()  # whole characters
             letter += size
             if annexes[i]:
-                assert int(f.annex_offset[i]) == len(stream.annex)
+                assert int(f.extras_offset[i]) == len(stream.annex)
                 stream.annex += annexes[i]
         assert letter == len(f.text_bytes)
         assert (token, entry, scored) == (f.tokens_total, len(f.lp_ids), len(f.lp_ranks))

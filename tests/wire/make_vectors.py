@@ -102,8 +102,8 @@ def valid() -> Iterator[tuple[str, bytes]]:
                 tokens=[1, 2, 3],
                 status=[0, 5, 0],
                 position=[6, 0, 3],
-                annex_len=[5, 14, 0],
-                annex=[7, 0, 0, 0, 0, 2, 9, 0, 0, 0, 1, 1, 0, 0, 0, 0, 0, 0, 63],
+                extras_len=[5, 14, 0],
+                extras=[7, 0, 0, 0, 0, 2, 9, 0, 0, 0, 1, 1, 0, 0, 0, 0, 0, 0, 63],
             )
         ),
     )
@@ -117,8 +117,8 @@ def valid() -> Iterator[tuple[str, bytes]]:
                 counts=[0, 1],
                 tokens=[1],
                 status=[6, 0],
-                annex_len=[14, 0],
-                annex=[9, 9, 0, 0, 0, 4, *b"seed", *b"no !"],
+                extras_len=[14, 0],
+                extras=[9, 9, 0, 0, 0, 4, *b"seed", *b"no !"],
             )
         ),
     )
@@ -204,9 +204,9 @@ def valid() -> Iterator[tuple[str, bytes]]:
                 counts=[1, 0, 1],
                 tokens=[1, 2],
                 offsets=[3, 4, 0],
-                annex_len=[26, 3, 0],
-                annex=[*wrap, 4, 4, 0, 0, 0, 8, 0, 0, 0, 99, 1, 2, 3],
-                annex_offset=[40, 1 << 33, 0],
+                extras_len=[26, 3, 0],
+                extras=[*wrap, 4, 4, 0, 0, 0, 8, 0, 0, 0, 99, 1, 2, 3],
+                extras_offset=[40, 1 << 33, 0],
             )
         ),
     )

@@ -15,7 +15,7 @@ import numpy as np
 
 VERSION = 1
 MAX_ROWS, MAX_TOKENS, MAX_ENTRIES, MAX_HEADER = 1 << 20, 1 << 24, 1 << 28, 32
-MAX_TEXT = MAX_ANNEX = 1 << 28
+MAX_TEXT = MAX_EXTRAS = 1 << 28
 U64 = (1 << 64) - 1
 
 
@@ -34,7 +34,7 @@ class Column:
     id: int
     name: str
     dtype: str
-    per: str  # "rows", "tokens", "entries", "lp_tokens", or bytes: "error", "text", "annex"
+    per: str  # "rows", "tokens", "entries", "lp_tokens", or bytes: "error", "text", "extras"
     default: int | None  # None: must be there
 
 
@@ -67,8 +67,8 @@ STEP = Shape(
         Column(7, "lp_ids", "<i4", "entries", None),
         Column(8, "lp_values", "<f4", "entries", None),
         Column(9, "lp_ranks", "<i4", "lp_tokens", None),
-        Column(10, "annex_len", "<u4", "rows", 0),
-        Column(11, "annex", "u1", "annex_bytes", None),
+        Column(10, "extras_len", "<u4", "rows", 0),
+        Column(11, "extras", "u1", "extras_bytes", None),
     ),
 )
 OUTPUT = Shape(
@@ -98,9 +98,9 @@ OUTPUT = Shape(
         Column(15, "text_offset", "<u4", "rows", 0),
         Column(16, "stop_string", "<i4", "rows", -1),
         Column(17, "cached", "<u4", "rows", 0),
-        Column(18, "annex_len", "<u4", "rows", 0),
-        Column(19, "annex", "u1", "annex_bytes", None),
-        Column(20, "annex_offset", "<u8", "rows", 0),
+        Column(18, "extras_len", "<u4", "rows", 0),
+        Column(19, "extras", "u1", "extras_bytes", None),
+        Column(20, "extras_offset", "<u8", "rows", 0),
         Column(21, "error_code", "u1", "rows", 0),
         Column(22, "error_field", "u1", "rows", 0),
     ),
@@ -187,9 +187,9 @@ def _columns(shape: Shape, names: dict[str, int], body: dict[int, bytes]) -> dic
         if column.per == "text_bytes":
             n["text_bytes"] = int(columns["text_len"].astype(int).sum())
             _need(n["text_bytes"] <= MAX_TEXT, "text")
-        if column.per == "annex_bytes":
-            n["annex_bytes"] = int(columns["annex_len"].astype(int).sum())
-            _need(n["annex_bytes"] <= MAX_ANNEX, "annex")
+        if column.per == "extras_bytes":
+            n["extras_bytes"] = int(columns["extras_len"].astype(int).sum())
+            _need(n["extras_bytes"] <= MAX_EXTRAS, "extras")
         data = body.get(column.id, b"")
         size = n[column.per] * np.dtype(column.dtype).itemsize
         if data or column.default is None:
@@ -287,8 +287,8 @@ class Packer:
             "lp_ids": [i for i, _ in entries],
             "lp_values": [v for _, v in entries],
             "lp_ranks": [r for *_, (_, _, ranks) in out for r in ranks],
-            "annex_len": [len(annex) for annex in annexes],
-            "annex": list(b"".join(annexes)),
+            "extras_len": [len(annex) for annex in annexes],
+            "extras": list(b"".join(annexes)),
         }
         *lane, step, mono_ns = header
         values = (*lane, self.dp, self.tp, step, len(out), len(tokens), mono_ns)

@@ -32,10 +32,10 @@ def frames(draw: st.DrawFn, kind: int) -> oracle.Frame:
         "lp_tokens": sum(c for c, k in zip(counts, ks, strict=True) if k >= 0),
         "error_bytes": sum(lengths),
         "text_bytes": sum(letters),
-        "annex_bytes": sum(beside),
+        "extras_bytes": sum(beside),
     }
     fixed = {"counts": counts, "lp_k": ks, "error_len": lengths, "text_len": letters}
-    fixed["annex_len"] = beside
+    fixed["extras_len"] = beside
     columns = {}
     for column in shape.columns:
         dtype = np.dtype(column.dtype)

@@ -126,6 +126,6 @@ def test_limits() -> None:
         oracle.MAX_TOKENS,
         oracle.MAX_ENTRIES,
         oracle.MAX_TEXT,
-        oracle.MAX_ANNEX,
+        oracle.MAX_EXTRAS,
     ):
         assert f"{limit:,}" in section("Columns")

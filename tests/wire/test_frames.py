@@ -49,11 +49,11 @@ def test_reads_what_the_twin_writes(frame: oracle.Frame) -> None:
         assert getattr(view, field) == frame.header[name]
     if isinstance(view, OutputFrame):
         assert view.text_bytes == frame.columns["text"].tobytes()
-        assert b"".join(view.annexes) == view.annex_bytes
-        assert [len(annex) for annex in view.annexes] == view.annex_len.tolist()
-    assert view.annex_bytes == frame.columns["annex"].tobytes()
+        assert b"".join(view.extras) == view.extras_bytes
+        assert [len(annex) for annex in view.extras] == view.extras_len.tolist()
+    assert view.extras_bytes == frame.columns["extras"].tobytes()
     for column in frame.shape.columns:
-        if column.name.startswith("error") or column.name in ("text", "annex"):
+        if column.name.startswith("error") or column.name in ("text", "extras"):
             continue
         array = getattr(view, PROPERTY.get(column.name, column.name))
         assert array.dtype == column.dtype

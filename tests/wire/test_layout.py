@@ -47,7 +47,7 @@ def test_handle_bits() -> None:
 
 
 def test_limits() -> None:
-    for name in ("MAX_ROWS", "MAX_TOKENS", "MAX_ENTRIES", "MAX_HEADER", "MAX_TEXT", "MAX_ANNEX"):
+    for name in ("MAX_ROWS", "MAX_TOKENS", "MAX_ENTRIES", "MAX_HEADER", "MAX_TEXT", "MAX_EXTRAS"):
         assert number(f"TP_{name}") == getattr(oracle, name)
 
 

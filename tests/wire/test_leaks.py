@@ -85,10 +85,10 @@ CALLS: dict[str, Callable[[], object]] = {
     "feed_run": lambda: TABLE.feed_run(0, [STEP, OUTPUT, None], 0),
     "StepPacker": lambda: _core.StepPacker(0, 0, 4),
     "pack, annexes": lambda: PACKER.pack(
-        *HEADER[:6], HANDLES, TOKENS, annex_len=np.array([2, 1], np.uint32), annex=b"abc"
+        *HEADER[:6], HANDLES, TOKENS, extras_len=np.array([2, 1], np.uint32), extras=b"abc"
     ),
     "pack, other annexes": lambda: PACKER.pack(
-        *HEADER[:6], HANDLES, TOKENS, annex_len=np.array([2, 2], np.uint32), annex=b"abc"
+        *HEADER[:6], HANDLES, TOKENS, extras_len=np.array([2, 2], np.uint32), extras=b"abc"
     ),
     "take": lambda: stream_of(ANNEX),
     "take, goes on": lambda: stream_of(ANNEX, last=False),

@@ -49,8 +49,8 @@ def arrays(step: Step, rng: st.DataObject) -> dict[str, Any]:
         given["lp_values"] = np.array([v for _, v in entries], np.float32)
         given["lp_ranks"] = ints([r for _, _, ranks in step.logprobs for r in ranks])
     if any(step.annexes) or rng.draw(st.booleans()):
-        given["annex_len"] = np.array([len(annex) for annex in step.annexes], np.uint32)
-        given["annex"] = b"".join(step.annexes)
+        given["extras_len"] = np.array([len(annex) for annex in step.annexes], np.uint32)
+        given["extras"] = b"".join(step.annexes)
     return given
 
 

@@ -18,7 +18,7 @@ from tokenpipe.errors import RowError
 from tokenpipe.worker.arrays import as_array
 
 NAMES = ("handles", "tokens", "counts", "status", "drained")
-MORE = ("lp_k", "lp_ids", "lp_values", "lp_ranks", "annex_len", "annex")
+MORE = ("lp_k", "lp_ids", "lp_values", "lp_ranks", "extras_len", "extras")
 INSTANCE, SENDER, RECEIVER = 1, 1 << 40, 3
 STEP = count(1)  # a rank's steps grow
 

@@ -45,7 +45,7 @@ def test_valid(path: Path) -> None:
     else:
         view = StepFrame.unpack(raw)
     for name, values in said["columns"].items():
-        if name.startswith("error") or name in ("text", "annex"):
+        if name.startswith("error") or name in ("text", "extras"):
             continue
         array = getattr(view, "positions" if name == "position" else name)
         assert [repr(v) if isinstance(v, float) else v for v in array.tolist()] == values

@@ -218,7 +218,7 @@ class Lifecycle:
     def _left(self, handle: int) -> tuple[tuple[int, ...], int, bytes, int]:
         """Return what the next binding of a request goes on from."""
         table = self._table
-        return table.output(handle), *table.text_tail(handle), table.annex_offset(handle)
+        return table.output(handle), *table.text_tail(handle), table.extras_offset(handle)
 
     def _reschedule(self, rank: Rank, handle: int, reason: RescheduleReason, now: float) -> None:
         self._hand_back(handle, reason)

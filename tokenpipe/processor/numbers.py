@@ -44,4 +44,4 @@ class Cause(IntEnum):
     TOKEN = _core.CAUSE_TOKEN
     MEMORY = _core.CAUSE_MEMORY
     TEXT = _core.CAUSE_TEXT
-    ANNEX = _core.CAUSE_ANNEX
+    EXTRAS = _core.CAUSE_EXTRAS

@@ -53,7 +53,7 @@ def _what(cause: int, value: int) -> str:
             return f"unknown row status {value}"
         case Cause.TOKEN:
             return f"token {value} is not in the vocabulary"
-        case Cause.ANNEX:
+        case Cause.EXTRAS:
             return f"too much came beside rows without tokens, the last of it {value} bytes"
         case Cause.TEXT:
             return f"the tokenizer failed on token {value}"

@@ -60,13 +60,13 @@ class Packed:
     ) -> None:
         """Pack a step and read it again."""
         began = time.perf_counter()
-        annex_len, annex = annex_columns(annexes or {}, len(handles), counts)
+        extras_len, packed = annex_columns(annexes or {}, len(handles), counts)
         raw = self.packer.pack(
             1, 2, 3, step, step, 0,
             as_array(handles, np.int64), as_array(tokens, np.int32), counts, status,
             None if drained is None else as_array(drained, np.int64),
             *logprob_columns(logprobs, len(handles)),
-            annex_len=annex_len, annex=annex,
+            extras_len=extras_len, extras=packed,
         )  # fmt: skip
         self.packer.commit()
         self.publish_s.append(time.perf_counter() - began)

@@ -19,8 +19,8 @@ class StepColumn(IntEnum):
     LP_IDS = _core.STEP_LP_IDS
     LP_VALUES = _core.STEP_LP_VALUES
     LP_RANKS = _core.STEP_LP_RANKS
-    ANNEX_LEN = _core.STEP_ANNEX_LEN
-    ANNEX = _core.STEP_ANNEX
+    EXTRAS_LEN = _core.STEP_EXTRAS_LEN
+    EXTRAS = _core.STEP_EXTRAS
 
 
 class OutputColumn(IntEnum):
@@ -43,8 +43,8 @@ class OutputColumn(IntEnum):
     TEXT_OFFSET = _core.OUT_TEXT_OFFSET
     STOP_STRING = _core.OUT_STOP_STRING
     CACHED = _core.OUT_CACHED
-    ANNEX_LEN = _core.OUT_ANNEX_LEN
-    ANNEX = _core.OUT_ANNEX
-    ANNEX_OFFSET = _core.OUT_ANNEX_OFFSET
+    EXTRAS_LEN = _core.OUT_EXTRAS_LEN
+    EXTRAS = _core.OUT_EXTRAS
+    EXTRAS_OFFSET = _core.OUT_EXTRAS_OFFSET
     ERROR_CODE = _core.OUT_ERROR_CODE
     ERROR_FIELD = _core.OUT_ERROR_FIELD

@@ -42,7 +42,7 @@ class AnnexReader:
     """Take the bytes of a request's annexes in order, give back what belongs to its tokens.
 
     For readers of whole frames, row by row: `take(annex, offset, offset + count, finished)`, with
-    the row's part of `OutputFrame.annexes`.
+    the row's part of `OutputFrame.extras`.
 
     Args:
         prompt_tokens: how many tokens the prompt has; None: any number.

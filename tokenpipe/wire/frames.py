@@ -119,14 +119,14 @@ class StepFrame:
         return _column(self.columns, StepColumn.LP_RANKS, np.int32, 0)
 
     @property
-    def annex_len(self) -> U32:
+    def extras_len(self) -> U32:
         """Return how many bytes of annex each row has."""
-        return _column(self.columns, StepColumn.ANNEX_LEN, np.uint32, self.rows)
+        return _column(self.columns, StepColumn.EXTRAS_LEN, np.uint32, self.rows)
 
     @property
-    def annex_bytes(self) -> bytes:
+    def extras_bytes(self) -> bytes:
         """Return the annexes, rows one after another."""
-        return self.columns.get(StepColumn.ANNEX, b"")
+        return self.columns.get(StepColumn.EXTRAS, b"")
 
 
 @dataclass(frozen=True, slots=True)
@@ -255,25 +255,25 @@ class OutputFrame:
         return _column(self.columns, OutputColumn.CACHED, np.uint32, self.rows)
 
     @property
-    def annex_len(self) -> U32:
+    def extras_len(self) -> U32:
         """Return how many bytes of its request's annexes each row brings."""
-        return _column(self.columns, OutputColumn.ANNEX_LEN, np.uint32, self.rows)
+        return _column(self.columns, OutputColumn.EXTRAS_LEN, np.uint32, self.rows)
 
     @property
-    def annex_bytes(self) -> bytes:
+    def extras_bytes(self) -> bytes:
         """Return these bytes, rows one after another."""
-        return self.columns.get(OutputColumn.ANNEX, b"")
+        return self.columns.get(OutputColumn.EXTRAS, b"")
 
     @property
-    def annex_offset(self) -> U64:
+    def extras_offset(self) -> U64:
         """Return how many bytes of its request's annexes lie before each row's, if it has any."""
-        return _column(self.columns, OutputColumn.ANNEX_OFFSET, np.uint64, self.rows)
+        return _column(self.columns, OutputColumn.EXTRAS_OFFSET, np.uint64, self.rows)
 
     @property
-    def annexes(self) -> list[bytes]:
+    def extras(self) -> list[bytes]:
         """Return each row's part of its request's annexes, for that request's `AnnexReader`."""
-        ends = np.cumsum(self.annex_len, dtype=np.int64).tolist()
-        data = self.annex_bytes
+        ends = np.cumsum(self.extras_len, dtype=np.int64).tolist()
+        data = self.extras_bytes
         return [data[start:end] for start, end in zip([0, *ends], ends, strict=False)]
 
     def _strings(self, lengths: int, width: int, text: int) -> list[str]:

@@ -1,10 +1,11 @@
-/* Damages frames at random and reads them, under the sanitizers: `drive_frames SEED ROUNDS FILE...`.
- * Each damaged frame lies in memory of exactly its size, so that a read past it is seen; what is
- * still a frame is read to its last entry, written again, and must be a frame then. */
+/* Damages frames at random and reads them: `test_frames SEED ROUNDS FILE...`. Each damaged frame is in memory
+ * of exactly its size, so that the sanitizers see a read past its end. What is still a frame is read to its
+ * last entry and written again, and must be a frame then. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "check.h"
 #include "pack/packer.h"
 #include "pack/packer_positions.h"
 #include "wire/envelope.h"
@@ -12,21 +13,9 @@
 #include "wire/output.h"
 #include "wire/step.h"
 
-static uint64_t state;
+static uint64_t state; /* of the random numbers */
 
-static uint64_t chance(uint64_t n) {
-    state ^= state << 13;
-    state ^= state >> 7;
-    state ^= state << 17;
-    return state % n;
-}
-
-static void must(int holds, const char *what) {
-    if (!holds) {
-        fprintf(stderr, "not so: %s\n", what);
-        exit(1);
-    }
-}
+static uint64_t chance(uint64_t n) { return next_random(&state, n); }
 
 static uint64_t sum(const uint8_t *data, size_t size) {
     uint64_t total = 0;
@@ -47,7 +36,7 @@ static void read_step(const uint8_t *data, size_t size) {
     sink += sum(v.handles, rows * 8) + sum(v.counts, rows * 2) + sum(v.token_ids, v.tokens * 4ul) +
             sum(v.status, rows) + sum(v.position, rows * 4) + sum(v.lp_k, rows * 4) +
             sum(v.lp_ids, v.lp_entries * 4ul) + sum(v.lp_values, v.lp_entries * 4ul) +
-            sum(v.lp_ranks, v.lp_tokens * 4ul) + sum(v.annex_len, rows * 4) + sum(v.annex, v.annex_bytes);
+            sum(v.lp_ranks, v.lp_tokens * 4ul) + sum(v.extras_len, rows * 4) + sum(v.extras, v.extras_bytes);
     const tp_step_rows w = {v.lane,
                             v.dp,
                             v.tp,
@@ -66,13 +55,13 @@ static void read_step(const uint8_t *data, size_t size) {
                             (const float *)v.lp_values,
                             v.lp_entries,
                             v.lp_tokens,
-                            v.annex_bytes,
-                            (const uint32_t *)v.annex_len,
-                            v.annex};
+                            v.extras_bytes,
+                            (const uint32_t *)v.extras_len,
+                            v.extras};
     uint8_t *out = malloc(tp_step_size(&w));
-    must(tp_step_write(&w, out) == tp_step_size(&w), "a step's size is exact");
-    must(tp_step_parse(out, tp_step_size(&w), &again) == TP_OK, "a written step is read");
-    must(again.tokens == v.tokens && again.lp_entries == v.lp_entries, "a step is the same again");
+    CHECK(tp_step_write(&w, out) == tp_step_size(&w));
+    CHECK(tp_step_parse(out, tp_step_size(&w), &again) == TP_OK);
+    CHECK(again.tokens == v.tokens && again.lp_entries == v.lp_entries);
     free(out);
 }
 
@@ -87,8 +76,8 @@ static void read_output(const uint8_t *data, size_t size) {
             sum(v.lp_k, rows * 4) + sum(v.lp_ids, v.lp_entries * 4ul) + sum(v.lp_values, v.lp_entries * 4ul) +
             sum(v.lp_ranks, v.lp_tokens * 4ul) + sum(v.error_len, rows * 2) + sum(v.error, v.error_bytes) +
             sum(v.text_len, rows * 4) + sum(v.text, v.text_bytes) + sum(v.text_offset, rows * 4) +
-            sum(v.stop_string, rows * 4) + sum(v.cached, rows * 4) + sum(v.annex_len, rows * 4) +
-            sum(v.annex, v.annex_bytes) + sum(v.annex_offset, rows * 8) + sum(v.error_code, rows);
+            sum(v.stop_string, rows * 4) + sum(v.cached, rows * 4) + sum(v.extras_len, rows * 4) +
+            sum(v.extras, v.extras_bytes) + sum(v.extras_offset, rows * 8) + sum(v.error_code, rows);
     const tp_output_rows w = {v.lane,
                               v.processor,
                               v.client,
@@ -116,16 +105,16 @@ static void read_output(const uint8_t *data, size_t size) {
                               v.lp_tokens,
                               v.error_bytes,
                               v.text_bytes,
-                              v.annex_bytes,
-                              (const uint32_t *)v.annex_len,
-                              v.annex,
-                              (const uint64_t *)v.annex_offset,
+                              v.extras_bytes,
+                              (const uint32_t *)v.extras_len,
+                              v.extras,
+                              (const uint64_t *)v.extras_offset,
                               v.error_code,
                               v.error_field};
     uint8_t *out = malloc(tp_output_size(&w));
-    must(tp_output_write(&w, out) == tp_output_size(&w), "an output's size is exact");
-    must(tp_output_parse(out, tp_output_size(&w), &again) == TP_OK, "a written output is read");
-    must(again.tokens == v.tokens && again.error_bytes == v.error_bytes, "it is the same again");
+    CHECK(tp_output_write(&w, out) == tp_output_size(&w));
+    CHECK(tp_output_parse(out, tp_output_size(&w), &again) == TP_OK);
+    CHECK(again.tokens == v.tokens && again.error_bytes == v.error_bytes);
     free(out);
 }
 
@@ -165,94 +154,134 @@ static void damage_frame(const uint8_t *frame, size_t size, long rounds) {
         uint8_t *copy = malloc(size + 1);
         memcpy(copy, frame, size);
         const size_t left = damage(copy, size);
-        uint8_t *exact = malloc(left + (left == 0));
-        memcpy(exact, copy, left);
-        read_all(exact, left);
+        uint8_t *damaged = malloc(left + (left == 0));
+        memcpy(damaged, copy, left);
+        read_all(damaged, left);
         free(copy);
-        free(exact);
+        free(damaged);
     }
 }
 
-/* Packs steps of chance values from memory of exactly their size; what is packed must be a frame. */
+/* The arrays of a random step. Each is allocated in exactly its size, so that a read past its end is seen. */
+typedef struct arrays {
+    size_t rows, drained, tokens, entries, ranks, beside;
+    int64_t *handles, *k, *token_ids, *ids, *rank_ids;
+    int32_t *counts;
+    uint8_t *status, *extras;
+    uint32_t *extras_len;
+    float *values;
+} arrays;
+
+static void *exact(size_t bytes) {
+    void *memory = malloc(bytes + (bytes == 0));
+    CHECK(memory != NULL);
+    return memory;
+}
+
+static void make_rows(arrays *a) {
+    a->rows = chance(6);
+    a->drained = chance(3);
+    a->handles = exact((a->rows + a->drained) * 8);
+    a->counts = exact(a->rows * 4);
+    a->k = exact(a->rows * 8);
+    a->status = exact(a->rows);
+    a->extras_len = exact(a->rows * 4);
+    for (size_t r = 0; r < a->rows + a->drained; r++) {
+        a->handles[r] = (int64_t)(3ull << 51 | chance(4) << 35 | (chance(50) == 0 ? 0 : 1 + chance(3)));
+    }
+    for (size_t r = 0; r < a->rows; r++) {
+        a->counts[r] = (int32_t)chance(4);
+        a->k[r] = (int64_t)chance(4) - 1;
+        a->status[r] = chance(3) == 0 ? (uint8_t)chance(7) : 0;
+        a->extras_len[r] = (uint32_t)chance(3) * 5;
+        a->beside += a->extras_len[r];
+        a->tokens += (size_t)a->counts[r];
+        a->entries += (size_t)a->counts[r] * (size_t)(a->k[r] + 1);
+        a->ranks += a->k[r] < 0 ? 0 : (size_t)a->counts[r];
+    }
+}
+
+static void make_values(arrays *a) {
+    a->token_ids = exact(a->tokens * 8);
+    a->ids = exact(a->entries * 8);
+    a->rank_ids = exact(a->ranks * 8);
+    a->values = exact(a->entries * 4);
+    a->extras = exact(a->beside);
+    memset(a->values, 0, a->entries * 4);
+    memset(a->extras, 0, a->beside);
+    for (size_t t = 0; t < a->tokens; t++) {
+        a->token_ids[t] = chance(8) == 0 ? (int64_t)chance(UINT64_MAX) : (int64_t)chance(100);
+    }
+    for (size_t t = 0; t < a->entries; t++) {
+        a->ids[t] = chance(20) == 0 ? INT64_MIN : (int64_t)chance(100);
+    }
+    for (size_t t = 0; t < a->ranks; t++) {
+        a->rank_ids[t] = chance(20) == 0 ? INT64_MAX : (int64_t)chance(100);
+    }
+}
+
+static void free_arrays(const arrays *a) {
+    free(a->handles), free(a->counts), free(a->k), free(a->status), free(a->extras_len);
+    free(a->token_ids), free(a->ids), free(a->rank_ids), free(a->values), free(a->extras);
+}
+
+/* An array, or one that is not given. */
+static tp_array array_of(void *data, size_t n, uint32_t width, int given) {
+    return given ? (tp_array){data, n, width} : (tp_array){NULL, 0, 0};
+}
+
+static tp_step_input input_of(const arrays *a) {
+    const int logprobs = chance(2) == 0, extras = chance(2) == 0;
+    return (tp_step_input){
+        .lane = {1, 2, 3, 4},
+        .handles = {(uint8_t *)a->handles, a->rows, 8},
+        .drained = array_of(a->handles + a->rows, a->drained, 8, a->drained > 0),
+        .tokens = {(uint8_t *)a->token_ids, a->tokens, 8},
+        .counts = {(uint8_t *)a->counts, a->rows, 4},
+        .status = {a->status, a->rows, 1},
+        .lp_k = array_of(a->k, a->rows, 8, logprobs),
+        .lp_ids = array_of(a->ids, a->entries, 8, logprobs),
+        .lp_values = array_of(a->values, a->entries, 4, logprobs),
+        .lp_ranks = array_of(a->rank_ids, a->ranks, 8, logprobs),
+        .extras_len = array_of(a->extras_len, a->rows, 4, extras),
+        .extras = array_of(a->extras, a->beside, 1, extras),
+    };
+}
+
+/* Packs random steps. What is packed must be a frame. */
 static void pack_steps(long rounds) {
     tp_packer p;
-    must(tp_packer_init(&p, 3, 0, 4, 100) == TP_OK, "memory");
+    CHECK(tp_packer_init(&p, 3, 0, 4, 100) == TP_OK);
     for (long i = 0; i < rounds; i++) {
-        const size_t n = chance(6), drained = chance(3);
-        int64_t *handles = malloc((n + drained) * 8 + 1);
-        int32_t *counts = malloc(n * 4 + 1);
-        int64_t *k = malloc(n * 8 + 1);
-        uint8_t *status = malloc(n + 1);
-        uint32_t *annex_len = malloc(n * 4 + 1);
-        size_t beside = 0;
-        size_t tokens = 0, entries = 0, ranks = 0;
-        for (size_t r = 0; r < n + drained; r++) {
-            handles[r] = (int64_t)(3ull << 51 | chance(4) << 35 | (chance(50) == 0 ? 0 : 1 + chance(3)));
-        }
-        for (size_t r = 0; r < n; r++) {
-            counts[r] = (int32_t)chance(4);
-            k[r] = (int64_t)chance(4) - 1;
-            status[r] = chance(3) == 0 ? (uint8_t)chance(7) : 0;
-            annex_len[r] = (uint32_t)chance(3) * 5;
-            beside += annex_len[r];
-            tokens += (size_t)counts[r];
-            entries += (size_t)counts[r] * (size_t)(k[r] + 1);
-            ranks += k[r] < 0 ? 0 : (size_t)counts[r];
-        }
-        int64_t *token_ids = malloc(tokens * 8 + 1), *ids = malloc(entries * 8 + 1);
-        int64_t *rank_ids = malloc(ranks * 8 + 1);
-        float *values = calloc(entries + 1, 4);
-        uint8_t *annex = calloc(beside + 1, 1);
-        for (size_t t = 0; t < tokens; t++) {
-            token_ids[t] = chance(8) == 0 ? (int64_t)chance(UINT64_MAX) : (int64_t)chance(100);
-        }
-        for (size_t t = 0; t < entries; t++) {
-            ids[t] = chance(20) == 0 ? INT64_MIN : (int64_t)chance(100);
-        }
-        for (size_t t = 0; t < ranks; t++) {
-            rank_ids[t] = chance(20) == 0 ? INT64_MAX : (int64_t)chance(100);
-        }
-        const int logprobs = chance(2) == 0, annexes = chance(2) == 0;
-        const tp_step_input in = {
-            .lane = {1, 2, 3, 4},
-            .handles = {(uint8_t *)handles, n, 8},
-            .drained = {(uint8_t *)(handles + n), drained, drained ? 8 : 0},
-            .tokens = {(uint8_t *)token_ids, tokens, 8},
-            .counts = {(uint8_t *)counts, n, 4},
-            .status = {status, n, 1},
-            .lp_k = {(uint8_t *)k, logprobs ? n : 0, logprobs ? 8 : 0},
-            .lp_ids = {(uint8_t *)ids, logprobs ? entries : 0, logprobs ? 8 : 0},
-            .lp_values = {(uint8_t *)values, logprobs ? entries : 0, logprobs ? 4 : 0},
-            .lp_ranks = {(uint8_t *)rank_ids, logprobs ? ranks : 0, logprobs ? 8 : 0},
-            .annex_len = {(uint8_t *)annex_len, annexes ? n : 0, annexes ? 4 : 0},
-            .annex = {annex, annexes ? beside : 0, annexes ? 1 : 0},
-        };
+        arrays a = {0};
+        make_rows(&a);
+        make_values(&a);
+        const tp_step_input in = input_of(&a);
         tp_step_rows rows;
         tp_fault fault;
         if (tp_packer_pack(&p, &in, &rows, &fault) == 0) {
-            uint8_t *out = malloc(tp_step_size(&rows));
             tp_step_view view;
-            must(tp_step_write(&rows, out) == tp_step_size(&rows), "a packed size is exact");
-            must(tp_step_parse(out, tp_step_size(&rows), &view) == TP_OK, "a packed step is read");
+            uint8_t *out = exact(tp_step_size(&rows));
+            CHECK(tp_step_write(&rows, out) == tp_step_size(&rows));
+            CHECK(tp_step_parse(out, tp_step_size(&rows), &view) == TP_OK);
             free(out);
             if (chance(2) == 0) {
                 tp_packer_commit(&p);
             }
         }
-        free(handles), free(counts), free(k), free(status);
-        free(token_ids), free(ids), free(rank_ids), free(values), free(annex_len), free(annex);
+        free_arrays(&a);
     }
     tp_packer_free(&p);
 }
 
 int main(int argc, char **argv) {
-    must(argc > 3, "usage: drive_frames SEED ROUNDS FILE...");
+    CHECK(argc > 3);
     state = strtoull(argv[1], NULL, 10) * 2 + 1;
     const long rounds = strtol(argv[2], NULL, 10);
     for (int i = 3; i < argc; i++) {
         static uint8_t frame[1 << 20];
         FILE *file = fopen(argv[i], "rb");
-        must(file != NULL, argv[i]);
+        CHECK(file != NULL);
         const size_t size = fread(frame, 1, sizeof frame, file);
         fclose(file);
         damage_frame(frame, size, size > 4096 ? rounds / 64 : rounds);

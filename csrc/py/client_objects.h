@@ -1,0 +1,57 @@
+/* The objects Inbox and Stream, which the binding files of a client share. */
+#ifndef TP_CLIENT_OBJECTS_H
+#define TP_CLIENT_OBJECTS_H
+
+#include "py/core.h"
+#include "stream/inbox.h"
+
+#define TP_OUTPUT_FIELDS   13
+#define TP_LOGPROBS_FIELDS 3
+
+/* The classes of tokenpipe.types of which items are made, and where their slots are. */
+typedef struct tp_items {
+    PyTypeObject *output, *logprobs;
+    PyObject *usage, *finish_codes, *error_codes, *no_logprobs, *no_text;
+    Py_ssize_t output_at[TP_OUTPUT_FIELDS], logprobs_at[TP_LOGPROBS_FIELDS];
+} tp_items;
+
+typedef struct Inbox {
+    PyObject_HEAD
+    tp_inbox inbox;
+    tp_items items;
+    tp_state *state;           /* of the module, which outlives its types */
+    PyTypeObject *next_type;   /* StreamNext: what `await anext(stream)` awaits */
+    PyTypeObject *waiter_type; /* StreamWaiter: what a consumer waits on that finds nothing */
+    PyObject *loop;            /* the event loop; None where nobody awaits */
+    PyObject *make_reader;     /* called with (prompt tokens, keep) for a stream with extras; or None */
+    PyObject *on_drop;         /* called with (key, request id) when a live stream is dropped */
+    PyObject **wake;           /* waiters and futures of consumers that can take something now */
+    uint32_t wake_count, wake_capacity;
+    uint32_t woken;  /* how many of them wake() has woken; its outermost call wakes the others */
+    uint8_t waking;  /* wake() runs */
+    uint8_t feeding; /* feed() runs */
+} Inbox;
+
+typedef struct Stream {
+    PyObject_HEAD
+    tp_stream stream;
+    Inbox *inbox;
+    PyObject *request_id, *index;
+    PyObject *stops;      /* tuple of its stop strings; NULL: none */
+    PyObject *waiting_on; /* a StreamWaiter or a future; while it is set, the stream owns itself */
+    PyObject *waiter;     /* its StreamWaiter, kept for the next wait */
+    PyObject *reader;     /* of its extras, once it has any */
+    PyObject *exception;  /* raised once at the consumer, after what waits */
+    uint64_t waits;       /* how often a consumer has begun to wait */
+    uint32_t prompt_tokens;
+    uint8_t streak; /* items that the consumer took since it last let others run */
+    uint8_t over;   /* it was dropped, or its exception was raised: nothing follows */
+} Stream;
+
+static inline Stream *tp_stream_object(tp_stream *stream) {
+    return (Stream *)((char *)stream - offsetof(Stream, stream));
+}
+
+static inline int tp_stream_is_over(const Stream *self) { return self->over || self->stream.told; }
+
+#endif

@@ -1,0 +1,111 @@
+/* Gives the extras of a stream to its reader. */
+#include "py/item_extras_binding.h"
+
+#include "py/stream_park_binding.h"
+
+#include <stdlib.h>
+
+/* The extras are malformed: the request ends here, whatever end it had. Keeps no exception. */
+static PyObject *end_here(Stream *self, int *last) {
+    PyObject *type, *value, *traceback;
+    PyErr_Fetch(&type, &value, &traceback);
+    PyObject *text = PyUnicode_FromFormat("extras: %S", value == NULL ? Py_None : value);
+    Py_ssize_t size = 0;
+    const char *words = text == NULL ? NULL : PyUnicode_AsUTF8AndSize(text, &size);
+    PyErr_Clear();
+    tp_stream *stream = &self->stream;
+    tp_stream_leave(self);
+    free(stream->error);
+    stream->error = NULL;
+    stream->error_len = 0;
+    stream->error_field = 0;
+    stream->finish = TP_FINISH_NONE;
+    const tp_ending ending = {.finish = TP_FINISH_ERROR,
+                              .error_code = TP_ERROR_INTERNAL,
+                              .stop_reason = TP_NO_STOP,
+                              .stop_string = TP_NO_STOP,
+                              .error = (const uint8_t *)words,
+                              .error_len = words == NULL ? 0 : (uint32_t)size};
+    tp_stream_end(stream, &ending);
+    Py_XDECREF(text);
+    Py_XDECREF(type);
+    Py_XDECREF(value);
+    Py_XDECREF(traceback);
+    Py_CLEAR(self->reader);
+    self->over = 1; /* also where tokens are left */
+    *last = 1;
+    return Py_NewRef(Py_None);
+}
+
+/* Makes the reader of a stream. 0, or -1 with an exception. */
+static int make_reader(Stream *self) {
+    PyObject *keep = self->stream.kind == TP_DELTA ? Py_False : Py_True;
+    PyObject *reader =
+        PyObject_CallFunction(self->inbox->make_reader, "kO", (unsigned long)self->prompt_tokens, keep);
+    if (reader == NULL) {
+        return -1;
+    }
+    Py_XSETREF(self->reader, reader);
+    return 0;
+}
+
+/* Takes the bytes out of the stream before Python code runs: that may drop the stream, and bytes must not be
+ * read twice where it raises. NULL with an exception. */
+static PyObject *take_bytes(tp_stream *stream) {
+    const tp_waiting *waiting = stream->extras;
+    PyObject *bytes = PyBytes_FromStringAndSize((const char *)waiting->bytes, (Py_ssize_t)waiting->len);
+    if (bytes != NULL) {
+        tp_stream_took_extras(stream);
+    }
+    return bytes;
+}
+
+PyObject *tp_item_extras(Stream *self, uint32_t count, int *last) {
+    tp_stream *stream = &self->stream;
+    const unsigned long begin = stream->offset;
+    if (stream->extras == NULL) {
+        return Py_NewRef(Py_None);
+    }
+    if (self->inbox->make_reader == Py_None) {
+        tp_stream_took_extras(stream);
+        return Py_NewRef(Py_None);
+    }
+    if (self->reader == NULL && make_reader(self) < 0) {
+        return NULL;
+    }
+    PyObject *bytes = stream->extras == NULL ? NULL : take_bytes(stream);
+    if (bytes == NULL) { /* no memory, or the reader's maker dropped the stream */
+        return PyErr_Occurred() ? NULL : Py_NewRef(Py_None);
+    }
+    PyObject *reader = Py_NewRef(self->reader);
+    PyObject *extras =
+        PyObject_CallMethod(reader, "take", "OkkO", bytes, begin, begin + count, *last ? Py_True : Py_False);
+    Py_DECREF(reader);
+    Py_DECREF(bytes);
+    const PyObject *malformed = self->inbox->state->frame_error;
+    return extras == NULL && PyErr_ExceptionMatches((PyObject *)malformed) ? end_here(self, last) : extras;
+}
+
+/* Returns what the reader knows of the usage, and makes a Usage of it. */
+static PyObject *usage_of_reader(Stream *self, unsigned long tokens, unsigned long cached) {
+    PyObject *reader = Py_NewRef(self->reader);
+    PyObject *more = PyObject_CallMethod(reader, "usage", "kk", tokens, cached);
+    PyObject *known, *reasoning, *made = NULL;
+    if (more != NULL && PyArg_ParseTuple(more, "OO", &known, &reasoning)) {
+        made = PyObject_CallFunction(self->inbox->items.usage, "kkOO", (unsigned long)self->prompt_tokens,
+                                     tokens, known, reasoning);
+    }
+    Py_XDECREF(more);
+    Py_DECREF(reader);
+    return made;
+}
+
+PyObject *tp_item_usage(Stream *self, uint32_t count) {
+    const unsigned long tokens = (unsigned long)self->stream.offset + count;
+    const unsigned long cached = self->stream.cached;
+    if (self->reader != NULL) {
+        return usage_of_reader(self, tokens, cached);
+    }
+    return PyObject_CallFunction(self->inbox->items.usage, "kkk", (unsigned long)self->prompt_tokens, tokens,
+                                 cached);
+}

@@ -1,0 +1,17 @@
+/* The object Table, which its binding files share. */
+#ifndef TP_TABLE_OBJECT_H
+#define TP_TABLE_OBJECT_H
+
+#include "py/core.h"
+#include "table/table_types.h"
+
+typedef struct Table {
+    PyObject_HEAD
+    tp_table table;
+    tp_state *state;
+    PyObject *vocab; /* the Vocab that the table reads, or None */
+} Table;
+
+static inline tp_table *tp_py_table(PyObject *self) { return &((Table *)self)->table; }
+
+#endif

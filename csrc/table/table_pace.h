@@ -1,0 +1,14 @@
+/* Pacing: a request may ask for fewer outputs than it has rows. Its rows then wait in the table. */
+#ifndef TP_TABLE_PACE_H
+#define TP_TABLE_PACE_H
+
+#include "table/table_types.h"
+
+/* Whether the unsent output of a paced binding is to be sent now. Where only its time has not come,
+ * t->release_ns says when it comes. */
+int tp_pace_is_due(tp_table *t, tp_binding *b, uint64_t mono_ns);
+
+/* Wakes the bindings whose time has come, and sets t->release_ns to the time of the next one, or 0. */
+void tp_table_release(tp_table *t, uint64_t now_ns);
+
+#endif

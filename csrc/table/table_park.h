@@ -1,0 +1,20 @@
+/* Parked bindings: their rows came before their bind, and wait for it. */
+#ifndef TP_TABLE_PARK_H
+#define TP_TABLE_PARK_H
+
+#include "table/table_types.h"
+
+/* Returns the binding of a handle that is not the newest of its slot. An unknown handle is parked. NULL: its
+ * rows are dropped, and counted. */
+tp_binding *tp_park_place(tp_table *t, tp_slot *slot, int64_t handle, uint64_t step);
+
+/* Counts the bytes of a parked binding, and drops them where all parked bindings have too many. */
+void tp_park_charge(tp_table *t, tp_binding *b);
+
+/* Drops the rows of a parked binding. Its bind gives TP_EV_PARK_LOST. */
+void tp_park_lose(tp_table *t, tp_binding *b);
+
+/* Declares the generations of a slot up to this one bound or dead. Parked bindings of them are dropped. */
+void tp_table_raise_floor(tp_table *t, tp_slot *slot, uint64_t generation);
+
+#endif
