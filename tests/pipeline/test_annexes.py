@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from tests.pipeline.case_rig import rig
+from tests.pipeline.test_pipeline import pick, serve_until
 from tests.pipeline.test_text_params import Asking, Served
-from tests.pipeline.test_whole import pick, serve_until
 from tests.processor import beside
 from tokenpipe import (
     AbortRequested,

@@ -15,11 +15,7 @@ from tokenpipe.events import (
     Rescheduled,
 )
 from tokenpipe.pipeline.final_rows import (
-    ERROR_BYTES,
-    ROWS_PER_FRAME,
     FinalRow,
-    RecentlyEnded,
-    pack_final_rows,
 )
 from tokenpipe.pipeline.outcomes import Outcomes
 from tokenpipe.types import ErrorCode, FinishReason, RescheduleReason
@@ -30,7 +26,6 @@ from tokenpipe.wire import (
     HandlePrefilled,
     HandleReleased,
     HandleRescheduled,
-    OutputFrame,
     RanksDiffer,
 )
 
@@ -137,35 +132,3 @@ def test_a_dead_processor_ends_what_it_held_and_what_it_may_not_have_delivered()
     assert bindings.find(elsewhere) is not None
     assert list(outcomes.processor_lost([0], "gone")) == []
     assert outcomes.take_final_rows() == []
-
-
-def test_recently_ended_is_bounded_and_forgets_the_oldest() -> None:
-    _, requests = table_with(1, 2, 3, 4, 5)
-    recent = RecentlyEnded(capacity=3)
-    for one, dp in zip(requests, [0, 1, 0, 1, 0], strict=True):
-        recent.add(one, dp)
-    assert sorted(recent.take([0])) == [(0, 3), (0, 5)]
-    assert list(recent.take([0, 1])) == [(0, 4)]
-    assert list(recent.take([0, 1])) == []
-
-
-def test_final_rows_are_an_output_frame() -> None:
-    rows = [
-        FinalRow(3, (1 << 64) - 1, 7, FinishReason.ABORT),
-        FinalRow(3, 2, OFFSET_UNKNOWN, FinishReason.ERROR, ErrorCode.LOST, "ü" * ERROR_BYTES),
-    ]
-    frame = OutputFrame.unpack(pack_final_rows((1, 2, 3, 4), rows))
-    assert frame.client == 3 and frame.rows == 2 and frame.tokens_total == 0
-    assert frame.keys.tolist() == [(1 << 64) - 1, 2]
-    assert frame.offsets.tolist() == [7, OFFSET_UNKNOWN]
-    assert frame.finish.tolist() == [3, 4]
-    assert frame.errors == ["", "ü" * (ERROR_BYTES // 2)]
-    assert frame.error_code.tolist() == [ErrorCode.NONE, ErrorCode.LOST]
-
-
-def test_a_full_frame_of_long_errors_fits_the_lane() -> None:
-    rows = [
-        FinalRow(0, k, 0, FinishReason.ERROR, ErrorCode.LOST, "x" * 9999)
-        for k in range(ROWS_PER_FRAME)
-    ]
-    assert len(pack_final_rows((1, 2, 3, 4), rows)) < 1 << 24

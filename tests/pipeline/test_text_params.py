@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from tests.pipeline.test_whole import open_publisher, pick, serve_until
+from tests.pipeline.test_pipeline import open_publisher, pick, serve_until
 from tests.postprocess.vocab import real
 from tokenpipe import (
     Aborted,

@@ -12,7 +12,7 @@ from tokenpipe.errors import ConfigError
 from tokenpipe.topology import Topology
 from tokenpipe.types import SamplingParams
 from tokenpipe.wire import StepBind
-from tokenpipe.worker import EngineSpec, RankPlace, SyntheticEngine
+from tokenpipe.worker import RankPlace, SyntheticEngine
 
 
 def make(**options: Any) -> SyntheticEngine:
@@ -115,27 +115,3 @@ def test_wrong_options_are_refused(options: dict[str, Any]) -> None:
         make(**options)
     with pytest.raises(ConfigError, match="every token"):
         SyntheticEngine(RankPlace(Topology(vocab_size=2, eos_token_ids=(0, 1)), 0, 0))
-
-
-@pytest.mark.parametrize(
-    ("target", "said"),
-    [
-        ("nothing", "must be module:factory"),
-        (":x", "must be module:factory"),
-        ("no_such_module:x", "no module no_such_module"),
-        ("tokenpipe.no_such:x", r"no module tokenpipe\.no_such"),
-        ("tokenpipe.worker:Nothing", "tokenpipe.worker has no Nothing"),
-        ("tokenpipe.worker:SYNTHETIC", "is a str"),
-    ],
-)
-def test_target_that_is_no_factory_is_refused(target: str, said: str) -> None:
-    with pytest.raises(ConfigError, match=said):
-        EngineSpec(target).factory()
-
-
-def test_factory_gets_place_and_arguments() -> None:
-    spec = EngineSpec("tokenpipe.worker:SyntheticEngine", {"tokens_per_row": 2})
-    engine = spec.make(RankPlace(Topology(), 0, 0))
-    engine.admit(bind(1))
-    rows = engine.step()
-    assert rows is not None and len(rows.tokens) == 2
