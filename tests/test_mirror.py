@@ -58,7 +58,6 @@ MISSING = {
     "api/owner",
     "api/prefork",
     "api/problems",
-    "api/request_models",
     "api/response",
     "api/server",
     "api/server_state",
