@@ -12,7 +12,7 @@ WITHOUT_TEST = "## Ids without a test"
 
 
 def ids_of_markers() -> dict[str, str]:
-    """Return each id that a marker names, and one file that names it."""
+    """Return each id that a drained row names, and one file that names it."""
     found: dict[str, str] = {}
     for path in sorted(TESTS.rglob("*.py")):
         for name in _markers(path):
@@ -46,7 +46,7 @@ def test_each_marker_stands_in_the_list() -> None:
 def test_each_case_of_the_list_has_a_test() -> None:
     used = ids_of_markers()
     listed, without = ids_of_list()
-    assert len(used) > 40, "the markers are not found"
+    assert len(used) > 40, "the case markers are not found"
     assert not (missing := [name for name in listed if name not in used]), missing
     assert not (tested := [name for name in without if name in used]), tested
 

@@ -69,7 +69,7 @@ class Released:
 
     request: Request
     handle: int
-    reason: str  # "drained", "marker_timeout", "rank_lost", "processor_lost", "slot_busy"
+    reason: str  # "drained", "drained_timeout", "rank_lost", "processor_lost", "slot_busy"
 
 
 @dataclass(frozen=True, slots=True)

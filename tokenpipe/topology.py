@@ -70,7 +70,7 @@ class Timeouts(FrozenConfig, frozen=True):
 
     startup_s: Seconds = 30.0  # a child, a peer: from start to its welcome
     publish_s: Seconds = 5.0  # publish() at a full lane, backpressure "block"
-    marker_s: Seconds = 10.0  # a drained row, while its rank shows life
+    drained_s: Seconds = 10.0  # a drained row, while its rank shows life
     park_s: Seconds = 5.0  # a bind whose rows came first
     gap_s: Seconds = 1.0  # frames that are to be sent again
     close_s: Seconds = 5.0  # the end/ack exchange of a lane, and a child's exit

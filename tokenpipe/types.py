@@ -330,7 +330,7 @@ class RescheduleReason(str, Enum):
     GAP = "gap"  # rows were lost on the lane and could not be re-sent
     RANK_LOST = "rank_lost"
     PARK_LOST = "park_lost"  # rows came long before the bind and were not kept
-    MARKER_TIMEOUT = "marker_timeout"  # preempted, but no drained row within the deadline
+    DRAINED_TIMEOUT = "drained_timeout"  # preempted, but no drained row within the deadline
     SLOT_BUSY = "slot_busy"
 
     def __str__(self) -> str:

@@ -1,6 +1,6 @@
 /* What the files of the table share. The table holds every live binding: it is fed by frames of workers, and
  * flushed per client. It knows no Python, no clock and no policy. It matches rows, appends tokens and finds
- * the end of a request. An end, a marker or a gap is an event, which the caller handles. */
+ * the end of a request. An end, a drained row or a gap is an event, which the caller handles. */
 #ifndef TP_TABLE_TYPES_H
 #define TP_TABLE_TYPES_H
 

@@ -21,7 +21,7 @@ from tokenpipe.bench.run import run
 
 from .case_rig import Rig, rig
 
-QUICK = {"marker_s": 0.3}  # until a drained row that does not come is not waited for
+QUICK = {"drained_s": 0.3}  # until a drained row that does not come is not waited for
 
 
 def nothing_is_kept(r: Rig) -> bool:
@@ -41,7 +41,7 @@ def test_the_whole_batch_aborted_and_no_traffic_after_it(runtime_dir: Path, answ
         if answered:
             r.publish([], handles)
         r.until(lambda: len(r.of(Released)) == 4)  # the worker polls, and publishes nothing
-        assert {e.reason for e in r.of(Released)} == {"drained" if answered else "marker_timeout"}
+        assert {e.reason for e in r.of(Released)} == {"drained" if answered else "drained_timeout"}
         assert [r.told_of(h) for h in handles] == [["Aborted", "Released"]] * 4
         r.until(lambda: r.ended(*keys))
         assert {r.got[key].reason for key in keys} == {FinishReason.ABORT}
@@ -122,7 +122,7 @@ def test_ten_thousand_aborts_leave_empty_tables(runtime_dir: Path) -> None:
 def test_after_many_aborts_every_slot_is_free(tmp_path: Path, mode: str) -> None:
     topology = tmp_path / "t.yaml"
     topology.write_text(
-        f"processors: {{mode: {mode}}}\nslots_per_rank: 32\ntimeouts: {{marker_s: 60}}\n"
+        f"processors: {{mode: {mode}}}\nslots_per_rank: 32\ntimeouts: {{drained_s: 60}}\n"
     )
     report = run(
         Options(topology=topology, clients=1, requests=1500, abort_rate=0.6, preempt_rate=0.2)

@@ -66,6 +66,6 @@ def test_plans_that_are_sent_before_their_worker_is_there_wait_for_it(runtime_di
             return len(plans) >= 5
 
         r.until(all_came)
-        assert [plan.step for plan in plans] == [1, 2, 3, 4, 5]
+        assert [plan.number for plan in plans] == [1, 2, 3, 4, 5]
         assert plans[0].binds[0].handle == 1
         reader.close()

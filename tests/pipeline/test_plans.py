@@ -74,7 +74,7 @@ def test_unread_plans_are_bounded_and_none_is_lost(runtime_dir: Path) -> None:
         for tp in (0, 1):
             reader = StepLane.worker(pipe.endpoint, 0, tp)
             plans = beside(pipe, partial(receive, reader, sent))
-            assert [plan.step for plan in plans] == list(range(1, sent + 1))
+            assert [plan.number for plan in plans] == list(range(1, sent + 1))
             beside(pipe, partial(reader.recv, 0.05))
             reader.close()
 
@@ -87,7 +87,7 @@ def test_many_small_plans_come_in_order(runtime_dir: Path) -> None:
             lane.send(StepPlan(step))
         reader = StepLane.worker(pipe.endpoint)
         plans = beside(pipe, lambda: receive(reader, 2000))
-        assert [plan.step for plan in plans] == list(range(2000))
+        assert [plan.number for plan in plans] == list(range(2000))
         lane.end()
         with pytest.raises(LaneClosed):
             lane.send(StepPlan(1))
@@ -112,7 +112,7 @@ def test_plans_of_a_lost_rank_are_void_for_the_living_and_the_next(runtime_dir: 
         pub0, pub1 = (one.publisher() for one in opening)
         lane.send(StepPlan(1))
         for reader in (reader0, reader1):
-            assert [p.step for p in beside(pipe, partial(receive, reader, 1))] == [1]
+            assert [p.number for p in beside(pipe, partial(receive, reader, 1))] == [1]
         reader1.close()
         thread = threading.Thread(target=pub1.close)
         thread.start()
@@ -120,14 +120,14 @@ def test_plans_of_a_lost_rank_are_void_for_the_living_and_the_next(runtime_dir: 
         thread.join()
         lane.send(StepPlan(2))  # by an engine that has not yet read its events
         (reset, late) = beside(pipe, lambda: receive(reader0, 2))
-        assert (reset.reset, late.step, late.reset) == (True, 2, False)
+        assert (reset.reset, late.number, late.reset) == (True, 2, False)
         again = StepLane.worker(pipe.endpoint, 0, 1)
         reopening = Opening(pipe.endpoint, 1)
         until(RankUp)
         pub_again = reopening.publisher()
         lane.send(StepPlan(3))
         plans = beside(pipe, lambda: receive(again, 1))
-        assert plans[-1].step == 3
+        assert plans[-1].number == 3
         beside(pipe, lambda: (pub0.close(), pub_again.close()))
         reader0.close()
         again.close()

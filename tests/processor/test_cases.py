@@ -98,7 +98,7 @@ def test_aborting_the_whole_batch_frees_every_slot(answered: bool) -> None:
     else:
         rig.pass_time(10)  # the worker polls, and says nothing
     reports = rig.reports()
-    reason = "drained" if answered else "marker_timeout"
+    reason = "drained" if answered else "drained_timeout"
     assert [r for r in reports if isinstance(r, HandleAborted)] == [
         HandleAborted(h, 1) for h in handles
     ]

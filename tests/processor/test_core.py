@@ -220,7 +220,7 @@ def test_bind_whose_rows_a_gap_took_is_handed_back_unless_another_row_comes() ->
     rig.pass_time(1.5)
     assert rig.reports() == [HandleRescheduled(silent, "gap", (5, 6))]
     rig.pass_time(20.0)
-    assert rig.reports() == [HandleReleased(silent, "marker_timeout")]
+    assert rig.reports() == [HandleReleased(silent, "drained_timeout")]
     rig.feed(Row(heard, [6]), Row(later, [7]))
     assert (rig.stream(2).tokens, rig.stream(4).tokens) == ([5, 6], [7])
 
@@ -325,10 +325,10 @@ def test_marker_deadline_runs_while_the_rank_shows_life() -> None:
     assert rig.reports() == []
     rig.pass_time(2)
     assert rig.reports() == [
-        HandleReleased(finished, "marker_timeout"),
-        HandleRescheduled(preempted, "marker_timeout", (5,)),
-        HandleReleased(preempted, "marker_timeout"),
-        HandleReleased(aborted, "marker_timeout"),
+        HandleReleased(finished, "drained_timeout"),
+        HandleRescheduled(preempted, "drained_timeout", (5,)),
+        HandleReleased(preempted, "drained_timeout"),
+        HandleReleased(aborted, "drained_timeout"),
     ]
     rig.feed(Row(preempted, [6]))
     rig.drain(aborted)

@@ -192,6 +192,6 @@ def test_a_poll_is_a_sign_of_life_and_lets_a_deadline_run(ranks: Make) -> None:
     r.up(worker)
     bind_one(r)
     r.processor.command(Preempt(HANDLE), time.monotonic())
-    # The worker has nothing to say: its pings alone let the marker's deadline come.
+    # The worker has nothing to say: its pings alone let the drained row's deadline come.
     r.until(lambda: r.of(HandleReleased), worker)
-    assert r.of(HandleReleased)[0].reason == "marker_timeout"
+    assert r.of(HandleReleased)[0].reason == "drained_timeout"

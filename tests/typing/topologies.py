@@ -15,13 +15,13 @@ def made() -> tp.Topology:
         tokenizer="tokenizer.json",
         eos_token_ids=[2],
         processors={"mode": "inline"},
-        timeouts={"marker_s": 3.0},
+        timeouts={"drained_s": 3.0},
         runtime_dir=Path("/run"),
     )
     assert_type(topology.tokenizer, Path | None)
     assert_type(topology.eos_token_ids, tuple[int, ...])
     assert_type(topology.processors.count, int | None)
-    assert_type(topology.timeouts.marker_s, float)
+    assert_type(topology.timeouts.drained_s, float)
     assert_type(topology.workers, tuple[tuple[int, int], ...])
     return topology.replaced(clients=2, processors={"count": 1})
 
@@ -43,7 +43,7 @@ def wrong(topology: tp.Topology) -> None:
     tp.Topology(eos_token_ids=2)  # type: ignore[arg-type]
     tp.Topology(tokenizer=3)  # type: ignore[arg-type]
     topology.clients = 3  # type: ignore[misc]
-    topology.timeouts.marker_s = 3.0  # type: ignore[misc]
+    topology.timeouts.drained_s = 3.0  # type: ignore[misc]
     print(topology.timeout)  # type: ignore[attr-defined]
     tp.Topology.load(3)  # type: ignore[arg-type]
     tp.Pipeline({"clients": 3})  # type: ignore[arg-type]

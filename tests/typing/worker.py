@@ -67,4 +67,4 @@ def wrong(pub: tp.Publisher, lane: tp.StepLaneReader, plan: tp.StepPlan) -> None
     tp.StepPlan("1")  # type: ignore[arg-type]
     tp.StepPlan(1, [1])  # type: ignore[arg-type]
     tp.RowAnnex(cached_tokens="3")  # type: ignore[arg-type]
-    plan.step = 2  # type: ignore[misc]
+    plan.number = 2  # type: ignore[misc]

@@ -50,7 +50,7 @@ def valid() -> Iterator[tuple[str, bytes]]:
     yield "plain decode, a later step", oracle.write(later)
     yield "the same rows once more, unnamed: it continues the frame before it", continuing(later)
     yield (
-        "only a marker",
+        "only a drained row",
         oracle.write(
             frame(1, (5, 1, 4, 99), handles=two[:1], counts=[0], status=[1], position=[2])
         ),

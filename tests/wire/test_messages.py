@@ -40,7 +40,7 @@ def test_a_message_is_a_value_without_room_for_more() -> None:
     assert plan == StepPlan(1, (StepBind(5, 7, 0),), (3,)) and hash(plan)
     assert not hasattr(plan, "__dict__")
     with pytest.raises(AttributeError):
-        plan.step = 2  # type: ignore[misc]
+        plan.number = 2  # type: ignore[misc]
 
 
 def test_the_fields_of_a_request_are_read_from_its_bind() -> None:

@@ -135,7 +135,7 @@ class _BenchRun:
         if self._options.discard:
             return
         timeouts = self._pipe.topology.timeouts
-        patience_s = timeouts.marker_s + timeouts.close_s
+        patience_s = timeouts.drained_s + timeouts.close_s
         scheduler = self._engine.scheduler
         least = scheduler.unreleased
         deadline = time.monotonic() + patience_s

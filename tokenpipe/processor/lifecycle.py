@@ -25,7 +25,7 @@ from .outbox import Outbox
 from .rank import Rank
 from .words import RequestError, row_error
 
-DRAINED, RANK_LOST, MARKER_TIMEOUT = "drained", "rank_lost", "marker_timeout"
+DRAINED, RANK_LOST, DRAINED_TIMEOUT = "drained", "rank_lost", "drained_timeout"
 _ACTIVE = (State.RUNNING, State.PREEMPTING)
 _NO_ERROR = RequestError(ErrorCode.NONE, "")
 
@@ -35,10 +35,10 @@ TableEvents = Sequence[tuple[int, int, int, int, int]]
 class Lifecycle:
     """Turn events of the table, commands and deadlines into outcomes and releases."""
 
-    def __init__(self, table: Table, outbox: Outbox, marker_s: float, park_s: float) -> None:
+    def __init__(self, table: Table, outbox: Outbox, drained_s: float, park_s: float) -> None:
         self._table = table
         self._outbox = outbox
-        self._marker_s = marker_s
+        self._drained_s = drained_s
         self._park_s = park_s
 
     # --- what rows say ------------------------------------------------------------------------
@@ -89,7 +89,7 @@ class Lifecycle:
     def _drained(self, rank: Rank, handle: int, now: float) -> None:
         state, _ = self._table.state(handle)
         if state == State.RUNNING:  # a preempt or abort may be under way
-            rank.drained.set(handle, now + self._marker_s)
+            rank.drained.set(handle, now + self._drained_s)
             return
         if state == State.PREEMPTING:
             self._reschedule(rank, handle, RescheduleReason.PREEMPTED, now)
@@ -104,7 +104,7 @@ class Lifecycle:
         """
         if now - rank.gap_at <= self._park_s:
             rank.bound_at[handle] = total
-            rank.unheard.set(handle, rank.life.read(now) + self._marker_s)
+            rank.unheard.set(handle, rank.life.read(now) + self._drained_s)
 
     def preempt(self, rank: Rank, handle: int, now: float) -> bool:
         """Take a running binding out of its slot; False: it has its outcome already."""
@@ -204,8 +204,8 @@ class Lifecycle:
                 self._reschedule(rank, handle, RescheduleReason.GAP, now)
         for handle in rank.markers.expired(rank.life.read(now)):
             if self._table.state(handle)[0] == State.PREEMPTING:
-                self._hand_back(handle, RescheduleReason.MARKER_TIMEOUT)
-            self._release(rank, handle, MARKER_TIMEOUT)
+                self._hand_back(handle, RescheduleReason.DRAINED_TIMEOUT)
+            self._release(rank, handle, DRAINED_TIMEOUT)
 
     # --- the two ends -------------------------------------------------------------------------
 
@@ -226,7 +226,7 @@ class Lifecycle:
 
     def _await_marker(self, rank: Rank, handle: int, now: float) -> None:
         rank.drained.cancel(handle)
-        rank.markers.set(handle, rank.life.read(now) + self._marker_s)
+        rank.markers.set(handle, rank.life.read(now) + self._drained_s)
 
     def _release(self, rank: Rank, handle: int, reason: str) -> None:
         rank.forget(handle)

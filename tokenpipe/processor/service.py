@@ -77,7 +77,7 @@ class ProcessorService:
             slots=topology.slots_per_rank,
             vocab_size=topology.vocab_size,
             eos_token_ids=topology.eos_token_ids,
-            marker_timeout_s=topology.timeouts.marker_s,
+            marker_timeout_s=topology.timeouts.drained_s,
             park_timeout_s=topology.timeouts.park_s,
             park_bytes=topology.bounds.park_bytes,
             merge_bytes=topology.bounds.merge_bytes,

@@ -139,7 +139,7 @@ class ModelRunner:
             self.flush()
             return False
         if self._drained and self.depth:
-            self._publish_markers()  # no step in flight to ride on: they wait for no forward
+            self._publish_drained()  # no step in flight to ride on: they wait for no forward
         self._launch(tried)
         self._publish_down_to(self.depth)
         if self._at_once and not self._launcher.feeds_back:
@@ -150,7 +150,7 @@ class ModelRunner:
         """Publish all that is in flight, and handles that are to be called drained."""
         self._publish_down_to(0)
         if self._drained:
-            self._publish_markers()
+            self._publish_drained()
 
     def idle(self) -> None:
         """Publish what there is and poll the lane; at least every 100 ms while nothing runs."""
@@ -278,7 +278,7 @@ class ModelRunner:
             raise self._give_up(error) from error
         raise error
 
-    def _publish_markers(self) -> None:
+    def _publish_drained(self) -> None:
         self._pub.publish(self.steps + 1, [], [], drained=self._drained)
         self.steps += 1
         self._drained = []

@@ -279,7 +279,7 @@ class StepPlan:
     the worker, which lives, drops its batch without a word before it takes the rest of the plan.
     """
 
-    step: U64
+    number: U64
     binds: Annotated[tuple[StepBind, ...], Many(record(StepBind))] = ()
     frees: Wide = ()  # answer each with a drained row
     steps: U32 = 0  # that a lockstep worker runs before it takes the next plan
