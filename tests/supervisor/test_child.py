@@ -72,6 +72,17 @@ def test_a_kill_has_a_reason_and_a_strangers_kill_has_none(
     child.kill("it is dead already")  # hits nobody
 
 
+def test_a_kill_that_comes_too_late_is_not_the_reason(
+    supervisor: Supervisor, program: Program
+) -> None:
+    child = supervisor.start(program(IDLE))
+    wait_up(supervisor, child)
+    os.kill(child.pid, signal.SIGTERM)
+    assert select.select([supervisor], [], [], 30.0)[0]  # it is dead, and nobody has looked
+    child.kill("it was late")
+    assert end_of(supervisor).how == "died by SIGTERM"
+
+
 def test_only_a_process_of_its_own_session_is_killed_for_a_child(
     supervisor: Supervisor, program: Program
 ) -> None:

@@ -35,3 +35,13 @@ class ChildLog:
         except OSError as error:
             return f"(its log cannot be read: {error.strerror})"
         return "\n".join(text.splitlines()[-TAIL_LINES:])
+
+
+def make_log_dir(directory: Path) -> None:
+    """Make a directory where it is missing, with all that is missing above it, for us only.
+
+    An instance's own directory may be among that, which nobody else may look into.
+    """
+    if not directory.is_dir():
+        for path in (*reversed(directory.parents), directory):
+            path.mkdir(mode=0o700, exist_ok=True)

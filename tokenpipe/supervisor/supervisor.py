@@ -16,6 +16,7 @@ from typing_extensions import Self
 from tokenpipe.errors import ConfigError, ForkError, StartupError
 
 from .child import Child, ChildSpec, Died
+from .child_log import make_log_dir
 from .startup_report import startup_report
 
 READY_POLL_S = 0.05
@@ -59,7 +60,7 @@ class Supervisor:
         self._check("start")
         log_path = self.log_dir / f"{spec.role}-{spec.rank}.log"
         try:
-            _make_again(self.log_dir)
+            make_log_dir(self.log_dir)
             child = Child(spec, log_path, self._clock())
         except OSError as error:
             raise StartupError(f"{spec.role} {spec.rank} cannot be started: {error}") from error
@@ -97,12 +98,11 @@ class Supervisor:
         timeout_s: float,
         pump: Callable[[float], object] | None = None,
     ) -> None:
-        """Wait until every predicate returns None; until then it says what is missing.
+        """Wait until the predicate of each child returns None; until then it returns a phase.
 
-        `child.missing` is the predicate of a child that has a Notifier. `pump(seconds)`
-        waits for and handles what makes them ready; without one they are asked again
-        every 50 ms. StartupError names the child that died first, or all that
-        missed the deadline.
+        `child.missing` is the predicate of a child that has a Notifier. `pump(seconds)` waits for
+        what makes the children ready, and handles it; without a pump the predicates are asked
+        every 50 ms. StartupError names the child that died first, or all that missed the deadline.
         """
         self._check("wait_ready")
         deadline = self._clock() + timeout_s
@@ -133,10 +133,10 @@ class Supervisor:
         children: Iterable[Child] | None = None,
         pump: Callable[[float], object] | None = None,
     ) -> list[Died]:
-        """Ask with SIGTERM, at the deadline SIGKILL, and reap; all children unless some are given.
+        """Send SIGTERM, at the deadline SIGKILL, and reap; all children unless some are given.
 
-        `pump(seconds)` waits for and answers what they still have to say to this process. Returns
-        how each of them ended; `poll` does not report these again.
+        `pump(seconds)` waits for what the children still send to this process, and answers it.
+        Returns how each of them ended; `poll` does not report these deaths again.
         """
         self._check("stop")
         chosen = self.living if children is None else children
@@ -203,13 +203,3 @@ class Supervisor:
             raise ForkError(
                 f"Supervisor.{what}: made in process {self._pid}, used in {os.getpid()}"
             )
-
-
-def _make_again(directory: Path) -> None:
-    """Make a directory that was removed meanwhile and what is missing above it, all of it ours.
-
-    An instance's own directory may be among that, which nobody else may look into.
-    """
-    if not directory.is_dir():
-        for path in (*reversed(directory.parents), directory):
-            path.mkdir(mode=0o700, exist_ok=True)
