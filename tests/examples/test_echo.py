@@ -106,7 +106,7 @@ def test_more_requests_than_slots_are_served_and_every_slot_comes_back_drained(
 
     with Watched(runtime_dir, slots=2) as pipe, worker(pipe):
         clients = Clients(many())
-        # The last Released comes without a drained row's timeout, which is longer than our patience.
+        # The last Released comes before a drained row's deadline, which is past our patience.
         pipe.serve_until(lambda: clients.over() and len(pipe.of(Released)) == 7)
         assert clients.result == [echo([n, n + 1], 10) for n in range(7)]
         assert {event.reason for event in pipe.of(Released)} == {"drained"}

@@ -133,7 +133,7 @@ class Processor:
                 self._outbox.put(RanksDiffer(rank.dp, found.tp, found.step, found.handle))
 
     def seen(self, dp: int, now: float) -> None:
-        """Note that a rank's leader shows life without a frame: deadline of the drained row run on."""
+        """Note that a rank's leader is alive without a frame: drained rows' deadlines run on."""
         rank = self._ranks.get(dp)
         if rank is not None and rank.incarnation:
             rank.life.seen(now)
