@@ -42,7 +42,7 @@ class EngineLink:
         client = self._client
         if client is None:
             return self._why
-        return "" if client.lost is None else f"the engine is gone: {client.lost}"
+        return "" if client.lost is None else str(client.lost)
 
     def abort(self, request_id: str) -> int:
         """Ask for the end of this process's requests of that id; return how many there are."""
