@@ -40,20 +40,21 @@ def end_of(supervisor: Supervisor) -> Died:
     return died
 
 
-def test_an_end_is_told_with_the_childs_last_words(
+def test_an_end_is_told_with_the_childs_explanation(
     supervisor: Supervisor, program: Program
 ) -> None:
     child = supervisor.start(program("print('noise'); raise SystemExit(3)", rank="1"))
     said = f"worker 1 (pid {child.pid}) ended with exit code 3; its log ends:\nnoise"
     assert str(end_of(supervisor)) == said
     child = supervisor.start(program(FAILING))
-    said = f"worker 0 (pid {child.pid}) ended with exit code 4; it said:\nno file at /models/none"
+    how = f"worker 0 (pid {child.pid}) ended with exit code 4"
+    said = f"{how}; it reported:\nno file at /models/none"
     assert str(end_of(supervisor)) == said
     child = supervisor.start(
         program("import os; os.abort()", rank="2"),
     )
     died = end_of(supervisor)
-    assert died.how == "died by SIGABRT" and "Fatal Python error" in died.last_words
+    assert died.how == "died by SIGABRT" and "Fatal Python error" in died.explanation
     child = supervisor.start(program("", rank="3"))
     assert str(end_of(supervisor)).endswith("ended with exit code 0; its log is empty")
 

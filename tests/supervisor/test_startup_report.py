@@ -21,7 +21,7 @@ raise SystemExit(4)
 
 
 def hears(supervisor: Supervisor, child: Child, phase: str) -> bool:
-    supervisor.hear()
+    supervisor.read_notifications()
     return phase in str(child.missing())
 
 

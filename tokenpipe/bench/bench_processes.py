@@ -49,7 +49,7 @@ class BenchProcesses:
             early = not self._may_end(died.child)
             if died.returncode != 0 or early:
                 when = ", too early" if early else ""
-                raise BenchFailed(f"{died.child} {died.how}{when}; {died.last_words}")
+                raise BenchFailed(f"{died.child} {died.how}{when}; {died.explanation}")
 
     def worker_reports(self) -> list[dict[str, Any]]:
         """Return what each worker wrote before it ended."""

@@ -81,7 +81,7 @@ class ProcessorSet:
         for died in self._supervisor.poll():
             if self._starting:
                 what = f"{died.child} {died.how} before it was ready"
-                raise StartupError(f"{what}; {died.last_words}")
+                raise StartupError(f"{what}; {died.explanation}")
             self._links[int(died.child.spec.rank)].died(str(died))
         for link in self._links:
             if link.trouble and not link.death:

@@ -1,7 +1,7 @@
-"""Start processes, notice their deaths, restart or stop them. Knows no token.
+"""Start child processes, notice their deaths, restart or stop them.
 
-A child is made by exec, writes to a log file of its own, and cannot outlive its supervisor's
-process, however that ends.
+A child is started by exec and writes to a log file of its own. The kernel kills it when the
+supervisor's process ends for any reason.
 """
 
 from .child import Child, ChildSpec, Died

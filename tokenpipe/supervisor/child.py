@@ -1,4 +1,4 @@
-"""One child process: its start by exec, its log file, its end. No policy."""
+"""Start one child process by exec, and notice its end. Decides nothing."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ _SIGNALS = {number.value: number.name for number in signal.Signals}
 
 @dataclass(frozen=True, slots=True)
 class ChildSpec:
-    """What to run: `python -m module *args`, with `env` on top of our environment.
+    """Describes a child: it runs `python -m module *args` with this environment plus `env`.
 
-    The child inherits the descriptors `fds` under their own numbers. It is ready when as many of
-    its processes (itself, or forks of it) have said so as `processes`.
+    The child inherits the descriptors `fds` under their own numbers. The child is ready when
+    `processes` processes (itself or forks of it) have sent `ready`.
     """
 
     role: str
@@ -39,7 +39,7 @@ class ChildSpec:
 
     @property
     def name(self) -> str:
-        """Role and rank: `worker 0.1`. A child that is started again keeps it."""
+        """Role and rank: `worker 0.1`. The name stays the same after a restart."""
         return f"{self.role} {self.rank}"
 
 
@@ -52,7 +52,10 @@ class Died(NamedTuple):
 
     @property
     def how(self) -> str:
-        """Say how it ended: `ended with exit code 3`, `died by SIGKILL`, or why we killed it."""
+        """How the child ended: `ended with exit code 3`, `died by SIGKILL`, or why it was killed.
+
+        The text is the end of a sentence whose subject is the child.
+        """
         if self.returncode >= 0:
             return f"ended with exit code {self.returncode}"
         if self.child.kill_reason and self.returncode == -signal.SIGKILL:
@@ -60,18 +63,18 @@ class Died(NamedTuple):
         return f"died by {_SIGNALS.get(-self.returncode, f'signal {-self.returncode}')}"
 
     @property
-    def last_words(self) -> str:
-        """Say why it ended in the child's own words; else quote the end of its log."""
+    def explanation(self) -> str:
+        """The failure that the child sent, or the end of its log where it sent none."""
         if self.child.notify.failure.strip():
-            return f"it said:\n{self.child.notify.failure}"
+            return f"it reported:\n{self.child.notify.failure}"
         return f"its log ends:\n{self.log_tail}" if self.log_tail.strip() else "its log is empty"
 
     def __str__(self) -> str:
-        return f"{self.child} {self.how}; {self.last_words}"
+        return f"{self.child} {self.how}; {self.explanation}"
 
 
 class Child:
-    """A started process, in a session of its own: a Ctrl-C on our terminal is not sent to it."""
+    """A started process. It has a session of its own, so a Ctrl-C in the terminal misses it."""
 
     def __init__(self, spec: ChildSpec, log_path: Path, now: float) -> None:
         self.spec = spec
@@ -115,45 +118,45 @@ class Child:
 
     @property
     def log_path(self) -> Path:
-        """The file that its stdout and stderr go to."""
+        """The file with the child's stdout and stderr."""
         return self._log.path
 
     def log_tail(self) -> str:
-        """Return the last lines that this life has written, or why they cannot be read."""
+        """Return the last lines that this process wrote, or why they cannot be read."""
         return self._log.tail()
 
     def missing(self) -> str | None:
-        """Return the phase that it is in on the way to ready, None once it is there."""
+        """Return the phase of the child's start, None once the child is ready."""
         ready, wanted = len(self.notify.ready), self.spec.processes
         if ready >= wanted:
             return None
         return f"{self.notify.phase} ({ready} of {wanted} ready)" if ready else self.notify.phase
 
     def signal(self, number: signal.Signals) -> None:
-        """Send a signal; one to a dead child is dropped."""
+        """Send a signal. A signal to a dead child is dropped."""
         if self.died is None:
-            with suppress(ProcessLookupError):  # reaped by somebody else's wait
+            with suppress(ProcessLookupError):  # other code in this process waited for the child
                 signal.pidfd_send_signal(self.pidfd, number)
 
     def kill(self, reason: str) -> None:
-        """Kill it; its death is then reported with this reason."""
+        """Kill the child. The report of its death gives this reason."""
         self.kill_reason = self.kill_reason or reason
         self.signal(signal.SIGKILL)
 
     def kill_fork(self, pid: int) -> None:
-        """Kill a process that was forked from it."""
+        """Kill a process that the child forked."""
         with suppress(ProcessLookupError):
-            if os.getsid(pid) == self.pid:  # else the number is somebody else's by now
+            if os.getsid(pid) == self.pid:  # else a foreign process has the number by now
                 os.kill(pid, signal.SIGKILL)
 
     def reap(self) -> Died | None:
-        """Return how it ended, None while it lives; what it left in its session is killed."""
+        """Return how the child ended, None while it lives. Kill the rest of its process group."""
         if self.died is None and self._ended():
-            # The dead leader still holds the group's number, so this can hit nobody else.
+            # The dead leader still holds the group's number: no other group can have it.
             with suppress(ProcessLookupError):
                 os.killpg(self.pid, signal.SIGKILL)
             self.died = Died(self, self._process.wait(), self.log_tail())
-            self.notify.read(self.started)  # what it said last
+            self.notify.read(self.started)  # the last notifications
             self.notify.close()
             self._death_pipe.close()
             os.close(self.pidfd)
@@ -163,16 +166,16 @@ class Child:
         try:
             flags = os.WEXITED | os.WNOHANG | os.WNOWAIT
             return os.waitid(os.P_PIDFD, self.pidfd, flags) is not None
-        except ChildProcessError:  # somebody else in this process has waited for it
+        except ChildProcessError:  # other code in this process waited for the child
             return True
 
 
 def _environment(extra: Mapping[str, str]) -> dict[str, str]:
-    """Return ours plus `extra`, such that the child imports this very tokenpipe."""
+    """Return this environment plus `extra`; the child imports the same tokenpipe."""
     here = str(Path(__file__).parents[2])
     environment = {**os.environ, **extra}
     paths = [here, *filter(None, environment.get("PYTHONPATH", "").split(os.pathsep))]
     environment["PYTHONPATH"] = os.pathsep.join(dict.fromkeys(paths))
-    environment.setdefault("PYTHONUNBUFFERED", "1")  # the tail of a crash must be in the log
+    environment.setdefault("PYTHONUNBUFFERED", "1")  # the log must have the last lines of a crash
     environment.setdefault("PYTHONFAULTHANDLER", "1")
     return environment

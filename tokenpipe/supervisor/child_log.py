@@ -1,4 +1,4 @@
-"""One child's log file: its stdout and stderr, and the end of what this life has written."""
+"""Open the log file of a child's stdout and stderr, and read the end of it."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ TAIL_LINES = 20
 
 
 class ChildLog:
-    """A log file, of mode 0600, that each life of a child appends to."""
+    """A log file of mode 0600. A restarted child appends to it."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self._start = 0  # where this life begins
+        self._start = 0  # size of the file at the start of the child
 
     def open(self) -> int:
         """Return a descriptor to append with; the caller closes it. OSError, also for a link."""
@@ -24,13 +24,13 @@ class ChildLog:
         return descriptor
 
     def tail(self) -> str:
-        """Return the last lines that this life has written, or why they cannot be read."""
+        """Return the last lines since `open`, or why they cannot be read."""
         try:
             with open(self.path, "rb") as log:
                 size = log.seek(0, os.SEEK_END)
                 log.seek(max(self._start, size - TAIL_BYTES))
                 text = log.read().decode("utf-8", "replace")
-        except FileNotFoundError:  # somebody moved it; the death is reported all the same
+        except FileNotFoundError:  # the file was moved or removed; the report needs no log
             return "(its log is gone)"
         except OSError as error:
             return f"(its log cannot be read: {error.strerror})"

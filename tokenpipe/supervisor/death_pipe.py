@@ -1,9 +1,9 @@
-"""Let the kernel kill a child when this process ends, in whichever way it ends.
+"""Let the kernel kill a child when this process ends for any reason.
 
-Only this process holds the write end of a pipe; the child inherits the read end without knowing of
-it. The read end's signal-driven I/O sends SIGKILL to the child at end of file. This needs no
-thread and no code in the child, and works on a stopped child. Unlike PR_SET_PDEATHSIG it does not
-fire when only the thread that started the child ends.
+Only this process holds the write end of a pipe. The child inherits the read end and never uses it.
+The read end's signal-driven I/O sends SIGKILL to the child at end of file. This needs no thread
+and no code in the child, and it works on a stopped child. PR_SET_PDEATHSIG would also kill the
+child when only the thread that started the child ends.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ import weakref
 
 
 class DeathPipe:
-    """One pipe to one child: let it inherit `child_fd`, then `arm`; `close` at the child's end."""
+    """One pipe to one child. The child inherits `child_fd`; then call `arm`; at its end `close`."""
 
     def __init__(self) -> None:
-        self.child_fd, self._our_fd = os.pipe()  # close-on-exec: a sibling must not hold our end
+        self.child_fd, self._our_fd = os.pipe()  # close-on-exec: a sibling must not hold _our_fd
         _open.add(self)
 
     def arm(self, pid: int) -> None:
-        """Kill the child `pid`, which inherited `child_fd`, at end of file; close our copy."""
+        """Have the kernel kill the child `pid` at end of file, and close our copy of `child_fd`."""
         fcntl.fcntl(self.child_fd, fcntl.F_SETOWN, pid)
         fcntl.fcntl(self.child_fd, fcntl.F_SETSIG, signal.SIGKILL)
         flags = fcntl.fcntl(self.child_fd, fcntl.F_GETFL)
@@ -30,7 +30,7 @@ class DeathPipe:
         self._close_child_fd()
 
     def close(self) -> None:
-        """Close our end. A child that still lives is killed by that."""
+        """Close our end. This kills the child where it still lives."""
         self._close_child_fd()
         _open.discard(self)
         if self._our_fd >= 0:
@@ -51,6 +51,6 @@ def _close_all() -> None:
         pipe.close()
 
 
-# A fork of this process would hold the write ends too, and so keep the children alive after our
-# death. The fork closes its copies; that is no end of file, for we still hold ours.
+# A fork of this process inherits the write ends. It would keep the children alive after this
+# process dies, so it closes its copies. The children see no end of file: this process has its own.
 os.register_at_fork(after_in_child=_close_all)

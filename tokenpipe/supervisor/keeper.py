@@ -1,8 +1,8 @@
-"""Decide what becomes of each child of one owner. Pure: no process, no clock, no log.
+"""Decide what happens to each child of one owner. Pure: no process, no clock, no log.
 
-The owner tells what it sees: a child was started, how it is now, it died. The answer is what is
-new, each thing once: the child is late or silent (and may have to be killed), is ready, gives
-signs of life again; and after a death, whether the child is started again.
+The owner reports what it sees: a child was started, its present state, its death. The keeper
+answers with each new finding once: the child is late, silent, ready, or gives signs of life
+again. After a death the keeper says whether the child is started again.
 """
 
 from __future__ import annotations
@@ -15,17 +15,17 @@ from .restart_policy import GiveUp, Restart, RestartPolicy
 
 
 class Late(NamedTuple):
-    """The child is not ready at its deadline, and has to be killed."""
+    """The child is not ready at its deadline. The owner must kill it."""
 
     phase: str
 
 
 class Ready(NamedTuple):
-    """The child, which had a deadline, is ready."""
+    """A child that had a deadline is ready."""
 
 
 class Silent(NamedTuple):
-    """A process of the child gave no sign of life for too long; `kill`: it has to be killed."""
+    """A process of the child gave no sign of life for `seconds`. `kill`: the owner must kill it."""
 
     pid: int
     seconds: float
@@ -48,41 +48,41 @@ class _Kept:
     problem: str = ""
     ready: bool = False
     late: bool = False
-    silent: set[int] = field(default_factory=set)  # pids that are reported
+    silent: set[int] = field(default_factory=set)  # pids whose silence was reported
 
 
 class Keeper:
-    """The state of the children that live, by name. Times are seconds of any one clock."""
+    """Holds the state of the living children by name. Times are in seconds, all of one clock."""
 
     def __init__(self, policy: RestartPolicy, stuck_s: float, *, kill_stuck: bool) -> None:
-        """`stuck_s`: a ready process that is silent for longer is reported, or killed."""
+        """`stuck_s`: the longest silence of a ready process; then it is reported, or killed."""
         self._policy = policy
         self._stuck_s = stuck_s
         self._kill_stuck = kill_stuck
         self._kept: dict[str, _Kept] = {}
 
     def started(self, role: str, child: str, deadline: float = float("inf")) -> None:
-        """Begin a life of `child`, a name, which must be ready at `deadline`."""
+        """Note that the child with the name `child` was started and must be ready at `deadline`."""
         self._kept[child] = _Kept(role, deadline, "not ready yet")
 
     def seen(
         self, child: str, phase: str | None, last_sign: Mapping[int, float], now: float
     ) -> list[Finding]:
-        """Return what is new about a living child.
+        """Return the new findings about a living child.
 
-        `phase` is None once it is ready, `last_sign` the time of the last sign of life of each of
-        its processes that are ready.
+        `phase` is None once the child is ready. `last_sign` maps the pid of each ready process of
+        the child to the time of its last sign of life.
         """
         kept = self._kept[child]
         return [*self._start(kept, phase, now), *self._silence(kept, last_sign, now)]
 
     def died(self, child: str, now: float) -> Restart | GiveUp:
-        """End a life of a child and decide what follows. KeyError where it has ended already."""
+        """Forget a dead child and decide what follows. KeyError for a child that is not alive."""
         return self._policy.died(self._kept.pop(child).role, child, now)
 
     @property
     def problems(self) -> dict[str, str]:
-        """What is wrong with the children that live, by name; nothing is said of well ones."""
+        """The problem of each living child that has one, by the child's name."""
         return {child: kept.problem for child, kept in self._kept.items() if kept.problem}
 
     def _start(self, kept: _Kept, phase: str | None, now: float) -> Iterable[Finding]:

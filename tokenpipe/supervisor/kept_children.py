@@ -1,4 +1,4 @@
-"""The children of one owner, kept as the topology's policies say: a Supervisor and its Keeper."""
+"""Apply the topology's policies to the children of one owner: a Supervisor and its Keeper."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from .supervisor import Supervisor
 
 
 class KeptChildren:
-    """Start children, kill those that are late or silent, decide which are started again.
+    """Starts children, kills late and silent ones, decides which dead ones are started again.
 
-    The owner takes deaths from `children.poll()` and asks `died` of each what follows. `failure`
-    is what `died` raises where the child is not started again.
+    The owner takes deaths from `children.poll()` and calls `died` for each. `died` raises `failure`
+    where the child is not started again.
     """
 
     def __init__(
@@ -49,12 +49,12 @@ class KeptChildren:
         return child
 
     def start_again(self, spec: ChildSpec) -> Child:
-        """Start a child that died; it must be ready within `timeouts.startup_s`."""
+        """Start a dead child again. The child must be ready within `timeouts.startup_s`."""
         return self.start(spec, self._clock() + self._startup_s)
 
     def look(self) -> None:
-        """Log what is new about living children, and kill those that have to be."""
-        now = self.children.hear()
+        """Log the new findings about living children; kill the children that must be killed."""
+        now = self.children.read_notifications()
         for child in self.children.living:
             signs = child.notify.last_sign
             for finding in self._keeper.seen(child.spec.name, child.missing(), signs, now):
@@ -62,13 +62,13 @@ class KeptChildren:
 
     @property
     def problems(self) -> dict[str, str]:
-        """What was wrong with the living children at the last `look`, by name."""
+        """The problem that each living child had at the last `look`, by the child's name."""
         return self._keeper.problems
 
     def died(self, died: Died, also: str = "") -> Restart:
-        """Log a death and what follows, `also` included. Raises `failure` where it is the end."""
+        """Log a death, what follows, and `also`. Raises `failure` where no restart follows."""
         verdict = self._keeper.died(died.child.spec.name, self._clock())
-        parts = (f"{died.child} {died.how}", str(verdict), also, died.last_words)
+        parts = (f"{died.child} {died.how}", str(verdict), also, died.explanation)
         what = "; ".join(filter(None, parts))
         self._log.error("%s", what)
         if isinstance(verdict, GiveUp):

@@ -1,4 +1,4 @@
-"""Read a child's notifications: its phase, that it is ready, its signs of life, its failure."""
+"""Read a child's notifications: phase, ready, signs of life, failure."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ MESSAGE_BYTES = 1 << 16
 
 
 class NotifyReader:
-    """The supervisor's end of one child's notify socket, and what was read from it so far.
+    """The supervisor's end of one child's notify socket, with the state read from it so far.
 
     All times are of the supervisor's clock.
     """
@@ -22,14 +22,14 @@ class NotifyReader:
         self._theirs: socket.socket | None = theirs
         self.phase = "starting its interpreter"
         self.phase_since = started
-        self.failure = ""  # why the child failed, in its own words
-        self.facts: dict[str, Any] = {}  # what the child said of itself, the latest of each name
+        self.failure = ""  # why the child failed, as the child says
+        self.facts: dict[str, Any] = {}  # facts about the child, the latest of each name
         self.ready: dict[int, dict[str, Any]] = {}  # facts by pid: the child may have forked
-        self.last_sign: dict[int, float] = {}  # time of the last sign of life, by pid; only ready
+        self.last_sign: dict[int, float] = {}  # last sign of life of each ready process, by pid
 
     @property
     def child_fd(self) -> int:
-        """Descriptor that the child inherits."""
+        """The descriptor that the child inherits."""
         assert self._theirs is not None, "the child has started"
         return self._theirs.fileno()
 
@@ -40,7 +40,7 @@ class NotifyReader:
             self._theirs = None
 
     def read(self, now: float) -> None:
-        """Take all notifications that came. A closed end brings no more, and is not a death."""
+        """Read all notifications that came. A closed end brings none and does not mean a death."""
         while True:
             try:
                 raw = self._ours.recv(MESSAGE_BYTES)
@@ -54,7 +54,7 @@ class NotifyReader:
                 notification = json.loads(raw)
                 self._take(notification, int(notification["pid"]), now)
             except (ValueError, TypeError, KeyError):
-                continue  # not from a Notifier: foreign code wrote to a descriptor that it guessed
+                continue  # not from a Notifier: other code wrote to a descriptor by mistake
 
     def _take(self, notification: dict[str, Any], pid: int, now: float) -> None:
         if "phase" in notification:

@@ -11,7 +11,7 @@ from tokenpipe.topology import Policies
 
 
 class Restart(NamedTuple):
-    """The child is started again: its restart `number` of the `most` that `within_s` allows."""
+    """The child is started again. This is restart `number`; `most` are allowed in `within_s`."""
 
     number: int
     most: int
@@ -31,10 +31,10 @@ class GiveUp(NamedTuple):
 
 
 class RestartPolicy:
-    """A budget of restarts within some seconds for each child; some roles have none."""
+    """Allows each child `restarts` restarts in `within_s` seconds."""
 
     def __init__(self, restarts: int, within_s: float, never: frozenset[str] = frozenset()) -> None:
-        """`never` are the roles whose children are not started again."""
+        """`never`: the roles whose children are not started again."""
         self._restarts = restarts
         self._within_s = within_s
         self._never = never
@@ -42,12 +42,12 @@ class RestartPolicy:
 
     @classmethod
     def of(cls, policies: Policies, processes: int = 1) -> Self:
-        """Make what a topology says, for children that stand for so many processes each."""
+        """Make the policy of a topology. `processes`: how many processes each child stands for."""
         never = {role for role, value in policies if value == "fail"}
         return cls(policies.restarts * processes, policies.within_s, frozenset(never))
 
     def died(self, role: str, child: str, now: float) -> Restart | GiveUp:
-        """Decide what follows the death of `child`, a name; a Restart is one of its restarts."""
+        """Decide what follows the death of the child with this name; a Restart is counted."""
         if role in self._never:
             return GiveUp(f"policies.{role} is fail")
         taken = self._taken.setdefault(child, deque())

@@ -1,4 +1,4 @@
-"""Own children: start them, wait until they are ready, notice deaths, stop them all."""
+"""Start children, wait until they are ready, notice deaths, stop them all."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ from .child_log import make_log_dir
 from .startup_report import startup_report
 
 READY_POLL_S = 0.05
-PUMP_PAUSE_S = 0.005  # so that a pump that never waits is no busy loop
+PUMP_PAUSE_S = 0.005  # a pump that never waits must not make a busy loop
 
 
 class Supervisor:
-    """Owns the children it started; use it from one thread, in the process that made it.
+    """Owns the children that it starts. Use it from one thread, in the process that made it.
 
-    `fileno()` is readable while a death waits to be reported, for a loop of your own.
+    A loop of your own can wait on `fileno()`, which is readable while a death is not reported.
     """
 
     def __init__(
@@ -36,7 +36,10 @@ class Supervisor:
         keep_logs: bool = True,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """Make `log_dir` where it is missing; without `keep_logs` the logs go at `close`."""
+        """Make `log_dir` where it is missing. Without `keep_logs`, `close` removes the logs.
+
+        Raises ConfigError where `log_dir` cannot be made.
+        """
         try:
             log_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
         except OSError as error:
@@ -52,11 +55,11 @@ class Supervisor:
 
     @property
     def living(self) -> tuple[Child, ...]:
-        """Children whose death has not been seen, in the order of their start."""
+        """The children whose death was not noticed yet, in the order of their start."""
         return tuple(self._living.values())
 
     def start(self, spec: ChildSpec) -> Child:
-        """Start a child; it is not ready yet. StartupError where it cannot even be made."""
+        """Start a child and return before it is ready. StartupError where it cannot be started."""
         self._check("start")
         log_path = self.log_dir / f"{spec.role}-{spec.rank}.log"
         try:
@@ -70,26 +73,26 @@ class Supervisor:
         return child
 
     def fileno(self) -> int:
-        """Return a descriptor that is readable when a child has died."""
+        """Return a descriptor that is readable while the death of a child is not reported."""
         return self._epoll.fileno()
 
     def poll(self, timeout_s: float = 0.0) -> list[Died]:
-        """Return the deaths since the last call, each once; waits for one up to `timeout_s`."""
+        """Return the deaths since the last call, each once. Wait for one up to `timeout_s`."""
         self._check("poll")
         self._collect(0.0 if self._unreported else timeout_s)
         died, self._unreported = self._unreported, []
         return died
 
-    def hear(self) -> float:
-        """Read the notifications of all living children; return the time."""
+    def read_notifications(self) -> float:
+        """Read the notifications of all living children. Return the time of the reading."""
         now = self._clock()
         for child in self._living.values():
             child.notify.read(now)
         return now
 
     def facts(self) -> dict[str, dict[str, Any]]:
-        """Return the facts that each living child has told until now, by the child's rank."""
-        self.hear()
+        """Return the facts that each living child has sent until now, by the child's rank."""
+        self.read_notifications()
         return {child.spec.rank: dict(child.notify.facts) for child in self._living.values()}
 
     def wait_ready(
@@ -98,18 +101,19 @@ class Supervisor:
         timeout_s: float,
         pump: Callable[[float], object] | None = None,
     ) -> None:
-        """Wait until the predicate of each child returns None; until then it returns a phase.
+        """Wait until all children are ready: until every predicate returns None.
 
-        `child.missing` is the predicate of a child that has a Notifier. `pump(seconds)` waits for
-        what makes the children ready, and handles it; without a pump the predicates are asked
-        every 50 ms. StartupError names the child that died first, or all that missed the deadline.
+        A predicate returns what the child still waits for; `child.missing` is the one of a child
+        with a Notifier. `pump(seconds)` waits for work that makes children ready, and does it.
+        Without a pump the predicates are called every 50 ms. Raises StartupError, which names the
+        child that died first, or all children that missed the deadline.
         """
         self._check("wait_ready")
         deadline = self._clock() + timeout_s
         while True:
-            # Deaths first, then the facts: a child that was ready and died is not ready.
+            # Deaths are read before notifications: a child that was ready and died is not ready.
             self._collect(0.0)
-            self.hear()
+            self.read_notifications()
             missing = {child: child_missing() for child, child_missing in pending.items()}
             for child, phase in missing.items():
                 if child.died is not None:
@@ -133,10 +137,10 @@ class Supervisor:
         children: Iterable[Child] | None = None,
         pump: Callable[[float], object] | None = None,
     ) -> list[Died]:
-        """Send SIGTERM, at the deadline SIGKILL, and reap; all children unless some are given.
+        """Send SIGTERM, at the deadline SIGKILL, and reap. Without `children` stop all of them.
 
-        `pump(seconds)` waits for what the children still send to this process, and answers it.
-        Returns how each of them ended; `poll` does not report these deaths again.
+        `pump(seconds)` waits for messages that the children still send to this process, and
+        answers them. Return how each child ended; `poll` does not report these deaths again.
         """
         self._check("stop")
         chosen = self.living if children is None else children
@@ -152,7 +156,7 @@ class Supervisor:
         return ended
 
     def close(self, timeout_s: float = 5.0) -> None:
-        """Stop all children and close what was opened; a second call does nothing."""
+        """Stop all children and close all descriptors. A second call does nothing."""
         if self._epoll.closed:
             return
         self.stop(timeout_s)
