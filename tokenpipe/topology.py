@@ -16,7 +16,7 @@ from pydantic import BeforeValidator, Field
 from typing_extensions import Self
 
 from tokenpipe.accepts import Accepts, default
-from tokenpipe.config import FrozenConfig, Misfit
+from tokenpipe.config import Conflict, FrozenConfig
 from tokenpipe.errors import ConfigError
 from tokenpipe.types import MAX_DP, MAX_SLOTS
 
@@ -201,26 +201,26 @@ class Topology(FrozenConfig, frozen=True):
         tp_ranks = range(self.tensor_parallel_size)
         return tuple((dp, tp) for dp in range(self.data_parallel_size) for tp in tp_ranks)
 
-    def impossible(self) -> Iterable[Misfit]:
+    def conflicts(self) -> Iterable[Conflict]:
         """Yield the values that do not fit one another."""
         count, dp, bounds = self.processors.count, self.data_parallel_size, self.bounds
         at, mode, ranks = ("processors", "count"), ("processors", "mode"), ("data_parallel_size",)
         if self.processors.mode == "inline" and count not in (None, 1):
-            yield Misfit(at, f"inline has exactly one processor (got {count})", (mode,))
+            yield Conflict(at, f"inline has exactly one processor (got {count})", (mode,))
         elif count is not None and count > dp:
             what = f"more processors than the {dp} DP rank(s) (got {count})"
-            yield Misfit(at, what, (mode, ranks))
+            yield Conflict(at, what, (mode, ranks))
         if self.api.workers > self.clients:
             what = f"more than clients {self.clients}: each is one (got {self.api.workers})"
-            yield Misfit(("api", "workers"), what, (("clients",),))
+            yield Conflict(("api", "workers"), what, (("clients",),))
         for i, token in enumerate(self.eos_token_ids):
             if self.vocab_size is not None and token >= self.vocab_size:
                 what = f"outside of vocab_size {self.vocab_size} (got {token})"
-                yield Misfit(("eos_token_ids", i), what, (("vocab_size",),))
+                yield Conflict(("eos_token_ids", i), what, (("vocab_size",),))
         if bounds.max_frame_bytes > bounds.lane_bytes:
             what = f"larger than bounds.lane_bytes {bounds.lane_bytes}"
             what = f"{what} (got {bounds.max_frame_bytes})"
-            yield Misfit(("bounds", "max_frame_bytes"), what, (("bounds", "lane_bytes"),))
+            yield Conflict(("bounds", "max_frame_bytes"), what, (("bounds", "lane_bytes"),))
 
 
 @functools.cache

@@ -33,7 +33,7 @@ def test_the_document_is_nothing() -> None:
         ("<<: {a: 1}", "f:1: document: a key must be a plain word (got <<)"),
         ("1: x", "f:1: document: a key must be a plain word (got 1)"),
         ("[a]: x", "f:1: document: a key must be a plain word (got a list or mapping)"),
-        ("a: !mine 3", "f:1: a: the tag !mine means nothing here"),
+        ("a: !mine 3", "f:1: a: the tag !mine is not allowed"),
         ("a: !!python/object:os.system {}", "f:1: a: the tag "),
         ("a: !!binary aGk=", "f:1: a: the tag "),
         ("a: !!int x", "f:1: a: cannot be read: "),

@@ -1,9 +1,9 @@
-"""Read configuration strictly: types are never guessed, every error says file, line and key.
+"""Read configuration strictly: no type is guessed, and every error names file, line and key.
 
-Knows no key of its own; `topology.py` declares them.
+The room knows no key; `topology.py` declares the keys.
 """
 
-from .model import FrozenConfig, Misfit
+from .frozen_config import Conflict, FrozenConfig
 from .yamldoc import KeyPath, YamlDocument, load_yaml
 
-__all__ = ["FrozenConfig", "KeyPath", "Misfit", "YamlDocument", "load_yaml"]
+__all__ = ["Conflict", "FrozenConfig", "KeyPath", "YamlDocument", "load_yaml"]

@@ -1,7 +1,7 @@
-"""Read YAML 1.2 into plain values and still know the line of every key.
+"""Read YAML 1.2 into plain values, and keep the line of every key.
 
-Duplicate keys, merge keys, own tags and recursive aliases are refused. `on` and `yes` are strings
-here, `0o10` is 8, and nothing is guessed: what a key may hold is decided by who asked.
+Duplicate keys, merge keys and other tags than the standard ones are refused. An alias inside its
+own anchor is None. `on` and `yes` are strings, and `0o10` is 8. The caller checks the types.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ _TAGS = {_TAG + t for t in ("map", "seq", "null", "bool", "int", "float", "str",
 
 
 def load_yaml(text: str, name: str) -> YamlDocument:
-    """Parse one document; ConfigError with every problem that the text itself has."""
+    """Parse one document. Raises ConfigError where the text is not YAML."""
     yaml = YAML(typ="safe", pure=True)
-    yaml.allow_duplicate_keys = True  # ours are reported below, all at once
+    yaml.allow_duplicate_keys = True  # YamlDocument reports all of them at once
     try:
         root = yaml.compose(text)
     except MarkedYAMLError as error:
@@ -35,10 +35,10 @@ def load_yaml(text: str, name: str) -> YamlDocument:
 
 
 class YamlDocument:
-    """One parsed text: `value` and, for any path in it, the line.
+    """One parsed text: `value` holds plain values, and each path in it has a line.
 
-    `problems` holds what is wrong with the text itself (duplicate keys and the like), each as a
-    full line to print; `value` then has the first of two equal keys.
+    `problems` has one line to print for each problem of the text itself, such as a duplicate key;
+    `value` then has the first of two equal keys.
     """
 
     def __init__(self, name: str, root: Node | None, yaml: YAML) -> None:
@@ -54,7 +54,7 @@ class YamlDocument:
         return f"{self.name}:{self.line(path)}"
 
     def line(self, path: KeyPath) -> int:
-        """Return the line of the key at `path`, or of the nearest one above it that is there."""
+        """Return the line of the key at `path`, or of its nearest parent that the text has."""
         node, line = self._root, 1
         for step in path:
             found = _child(node, step)
@@ -66,16 +66,16 @@ class YamlDocument:
     def _make(self, node: Node, path: KeyPath) -> Any:
         if id(node) in self._made:
             return self._made[id(node)]
-        self._made[id(node)] = None  # what an alias inside of its own anchor sees
+        self._made[id(node)] = None  # an alias inside its own anchor reads this
         value: Any
         if node.tag not in _TAGS:
-            self._problem(node, path, f"the tag {node.tag} means nothing here")
+            self._problem(node, path, f"the tag {node.tag} is not allowed")
             value = None
         elif isinstance(node, MappingNode):
             value = self._mapping(node, path)
         elif isinstance(node, SequenceNode):
             value = [self._make(item, (*path, i)) for i, item in enumerate(node.value)]
-        elif node.tag == _TAG + "timestamp":  # a date is a string here
+        elif node.tag == _TAG + "timestamp":  # a date stays a string
             value = node.value
         else:
             value = self._scalar(node, path)
@@ -108,7 +108,7 @@ class YamlDocument:
 
 
 def show_path(path: KeyPath) -> str:
-    """Write a path as people do: `bounds.lane_bytes`, `eos_token_ids[1]`."""
+    """Return a path as text: `bounds.lane_bytes`, `eos_token_ids[1]`."""
     text = ""
     for step in path:
         text += f"[{step}]" if isinstance(step, int) else f".{step}" if text else step
@@ -116,7 +116,7 @@ def show_path(path: KeyPath) -> str:
 
 
 def _child(node: Node | None, step: str | int) -> tuple[Node, int] | None:
-    """Return the node below `node` that `step` names, and the line it is written at."""
+    """Return the node that `step` names below `node`, and its line."""
     if isinstance(node, MappingNode):
         for key, value in node.value:
             if isinstance(key, ScalarNode) and key.value == step:

@@ -9,7 +9,7 @@ import pytest
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from tokenpipe.config import load_yaml
-from tokenpipe.config.wording import line_of, lines_of, problems_of
+from tokenpipe.config.problem_lines import line_of, lines_of, problems_of
 
 
 class Part(BaseModel):

@@ -1,4 +1,4 @@
-"""Turn what pydantic found into lines that read `file:line: key.path: what (got ...)`."""
+"""Write pydantic's errors as lines of the form `file:line: key.path: problem (got ...)`."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pydantic import BaseModel, ValidationError
 
 from .yamldoc import KeyPath, YamlDocument, show_path
 
-Problem = tuple[KeyPath, str]  # where, and what is wrong there
+Problem = tuple[KeyPath, str]  # the key, and what is wrong with its value
 
 _WANTED = {
     "int_type": "an integer",
@@ -28,13 +28,13 @@ _WANTED = {
 
 
 def line_of(path: KeyPath, what: str, document: YamlDocument | None) -> str:
-    """Write one problem as one line."""
+    """Return one problem as one line."""
     where = "" if document is None else f"{document.where(path)}: "
     return f"{where}{show_path(path) or 'document'}: {what}"
 
 
 def lines_of(problems: Iterable[Problem], document: YamlDocument | None) -> list[str]:
-    """Write problems, in the order of the file where there is one."""
+    """Return one line for each problem, in the order of the document where there is one."""
     found = list(problems)
     if document is not None:
         found.sort(key=lambda problem: document.line(problem[0]))
@@ -42,7 +42,7 @@ def lines_of(problems: Iterable[Problem], document: YamlDocument | None) -> list
 
 
 def problems_of(error: ValidationError, model: type[BaseModel]) -> list[Problem]:
-    """Say what is wrong with each key by itself."""
+    """Return the problems of single keys that pydantic found."""
     return [(item["loc"], _what(item, model)) for item in error.errors(include_url=False)]
 
 
@@ -68,11 +68,11 @@ def _keys_at(model: type[BaseModel], path: KeyPath) -> list[str]:
 
 
 def _unit_at(model: type[BaseModel], path: KeyPath) -> str | None:
-    """Return the description of the key at `path`: what its number counts."""
+    """Return the description of the key at `path`: the unit of its number."""
     for step in path[:-1]:
         section = model.model_fields[str(step)].annotation
         if not (isinstance(section, type) and issubclass(section, BaseModel)):
-            return None  # inside of a list
+            return None  # an entry of a list
         model = section
     return model.model_fields[str(path[-1])].description
 

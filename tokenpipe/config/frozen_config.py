@@ -1,4 +1,4 @@
-"""Base of frozen configuration: what is wrong is said as lines a person can act on."""
+"""Base class of frozen configuration. One error lists everything that is wrong, a line each."""
 
 from __future__ import annotations
 
@@ -10,30 +10,32 @@ from typing_extensions import Self
 
 from tokenpipe.errors import ConfigError
 
-from .wording import Problem, line_of, lines_of, problems_of
+from .problem_lines import Problem, line_of, lines_of, problems_of
 from .yamldoc import KeyPath, YamlDocument, load_yaml
 
 
-class Misfit(NamedTuple):
-    """Values that do not fit one another: where to say so, what, and the other keys it is about."""
+class Conflict(NamedTuple):
+    """Values that are valid alone and invalid together."""
 
-    key: KeyPath
+    key: KeyPath  # the error is reported here
     what: str
-    others: tuple[KeyPath, ...]
+    others: tuple[KeyPath, ...]  # the other keys of the combination
 
 
-class Impossible(Exception):
-    """Carries every combination that cannot be."""
+class ConflictError(Exception):
+    """Carries all conflicts of one configuration."""
 
-    def __init__(self, misfits: list[Misfit]) -> None:
-        super().__init__("\n".join(line_of(misfit.key, misfit.what, None) for misfit in misfits))
-        self.misfits = misfits
+    def __init__(self, conflicts: list[Conflict]) -> None:
+        super().__init__(
+            "\n".join(line_of(conflict.key, conflict.what, None) for conflict in conflicts)
+        )
+        self.conflicts = conflicts
 
 
 class FrozenConfig(BaseModel, frozen=True):
-    """A frozen value with declared keys; any misfit is a ConfigError that lists all of them.
+    """A frozen value with declared keys. A ConfigError lists all problems at once.
 
-    Types are strict (a bool is never an int, a string never a number), unknown keys are refused.
+    Types are strict: a bool is never an int, a string never a number. Unknown keys are refused.
     """
 
     model_config = ConfigDict(strict=True, extra="forbid")
@@ -43,7 +45,7 @@ class FrozenConfig(BaseModel, frozen=True):
         def __init__(self, **values: Any) -> None:
             try:
                 super().__init__(**values)
-            except (ValidationError, Impossible) as error:
+            except (ValidationError, ConflictError) as error:
                 problems = _all_problems(type(self), values, error)
                 raise ConfigError("\n".join(lines_of(problems, None))) from None
 
@@ -52,28 +54,34 @@ class FrozenConfig(BaseModel, frozen=True):
         __init__.__pydantic_base_init__ = True
 
     def model_post_init(self, _context: Any, /) -> None:
-        """Refuse what is possible key by key and impossible together."""
-        misfits = list(self.impossible())
-        if misfits:
-            raise Impossible(misfits)
+        """Raise ConflictError where values do not fit one another."""
+        conflicts = list(self.conflicts())
+        if conflicts:
+            raise ConflictError(conflicts)
 
-    def impossible(self) -> Iterable[Misfit]:
-        """Yield the values that do not fit one another."""
+    def conflicts(self) -> Iterable[Conflict]:
+        """Yield the values that do not fit one another. A subclass overrides this."""
         return ()
 
     @classmethod
     def loads(cls, text: str, name: str = "<yaml>") -> Self:
-        """Read YAML text; `name` is what errors call it. An empty text gives the defaults."""
+        """Read YAML text; errors call it `name`. An empty text gives the defaults.
+
+        Raises ConfigError.
+        """
         document = load_yaml(text, name)
         return cls.checked({} if document.value is None else document.value, document)
 
     @classmethod
     def checked(cls, value: Any, document: YamlDocument | None = None) -> Self:
-        """Make one from plain values; errors name file and line where there is a document."""
+        """Make a configuration from plain values. Raises ConfigError.
+
+        With a document the error names file and line.
+        """
         problems = [] if document is None else list(document.problems)
         try:
             made = cls.model_validate(value)
-        except (ValidationError, Impossible) as error:
+        except (ValidationError, ConflictError) as error:
             problems += lines_of(_all_problems(cls, value, error), document)
         if problems:
             raise ConfigError("\n".join(problems))
@@ -81,11 +89,11 @@ class FrozenConfig(BaseModel, frozen=True):
 
 
 def _all_problems(
-    model: type[FrozenConfig], value: Any, error: ValidationError | Impossible
+    model: type[FrozenConfig], value: Any, error: ValidationError | ConflictError
 ) -> list[Problem]:
-    """Return what is wrong key by key, and the misfits among the keys that are right."""
-    if isinstance(error, Impossible):
-        return [(misfit.key, misfit.what) for misfit in error.misfits]
+    """Return the problems of single keys, and the conflicts among the other keys."""
+    if isinstance(error, ConflictError):
+        return [(conflict.key, conflict.what) for conflict in error.conflicts]
     problems = problems_of(error, model)
     wrong = [path for path, _ in problems]
     rest = value
@@ -93,19 +101,21 @@ def _all_problems(
         rest = _without(rest, path)
     try:
         model.model_validate(rest)
-    except ValidationError:  # it is no mapping at all
+    except ValidationError:  # `value` is no mapping
         return problems
-    except Impossible as also:
+    except ConflictError as also:
         problems += [
-            (misfit.key, misfit.what)
-            for misfit in also.misfits
-            if not any(_touch(key, path) for key in (misfit.key, *misfit.others) for path in wrong)
+            (conflict.key, conflict.what)
+            for conflict in also.conflicts
+            if not any(
+                _touch(key, path) for key in (conflict.key, *conflict.others) for path in wrong
+            )
         ]
     return problems
 
 
 def _without(value: Any, path: KeyPath) -> Any:
-    """Return a copy of a mapping that lacks what is at `path`; of a list nothing stays."""
+    """Return a copy of a mapping without the value at `path`. A list on the path goes whole."""
     if not path or not isinstance(value, Mapping) or path[0] not in value:
         return value
     rest = {key: item for key, item in value.items() if key != path[0]}

@@ -9,7 +9,7 @@ import pytest
 from pydantic import Field
 
 from tokenpipe.accepts import Accepts, default
-from tokenpipe.config import FrozenConfig, Misfit
+from tokenpipe.config import Conflict, FrozenConfig
 from tokenpipe.errors import ConfigError
 
 
@@ -21,19 +21,19 @@ class Door(FrozenConfig, frozen=True):
 
 
 class House(FrozenConfig, frozen=True):
-    """A configuration with combinations that cannot be."""
+    """A configuration whose values can be in conflict."""
 
     width: Annotated[int, Field(ge=1)] = 8
     floors: int = 1
     door: Accepts[Door, Mapping[str, Any]] = default(Door())
     names: tuple[str, ...] = ()
 
-    def impossible(self) -> Iterable[Misfit]:
+    def conflicts(self) -> Iterable[Conflict]:
         """Yield a door that is wider than its house, and a glass door of a tall one."""
         if self.door.width > self.width:
-            yield Misfit(("door", "width"), f"wider than {self.width}", (("width",),))
+            yield Conflict(("door", "width"), f"wider than {self.width}", (("width",),))
         if self.floors > 3 and self.door.kind == "glass":
-            yield Misfit(("door", "kind"), "too heavy", (("floors",),))
+            yield Conflict(("door", "kind"), "too heavy", (("floors",),))
 
 
 def refused(text: str) -> list[str]:
