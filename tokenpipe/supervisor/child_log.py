@@ -38,9 +38,9 @@ class ChildLog:
 
 
 def make_log_dir(directory: Path) -> None:
-    """Make a directory where it is missing, with all that is missing above it, for us only.
+    """Make a directory and its parents with mode 0700 where they are missing.
 
-    An instance's own directory may be among that, which nobody else may look into.
+    The instance's directory may be among them, and no other user may read it.
     """
     if not directory.is_dir():
         for path in (*reversed(directory.parents), directory):
