@@ -31,7 +31,7 @@ def test_the_events_and_their_fields() -> None:
 @pytest.mark.parametrize(
     ("head", "of"),
     [
-        ("| field | |", Request),
+        ("| field | meaning |", Request),
         ("| field of a `StepPlan` |", StepPlan),
         ("| field of a `StepBind` |", StepBind),
         ("| of a `RowAnnex` |", RowAnnex),
