@@ -10,7 +10,7 @@ from tokenizers import Tokenizer
 from tokenizers.decoders import DecodeStream
 
 from tokenpipe import _core
-from tokenpipe.postprocess import Vocabulary, wish_for
+from tokenpipe.postprocess import Vocabulary, text_options
 from tokenpipe.types import make_handle
 from tokenpipe.wire import OutputFrame
 
@@ -27,7 +27,7 @@ class ProcessorTable:
         )
         self.table.open_client(0)
         self.packer = _core.StepPacker(0, 0, batch)
-        self.wish = wish_for(stop=stop)
+        self.options = text_options(stop=stop)
         self.handles = np.zeros(batch, np.int64)
         self.bind(1)
 
@@ -35,7 +35,7 @@ class ProcessorTable:
         """Bind a new request in each slot."""
         self.handles = np.array([make_handle(0, s, generation) for s in range(len(self.handles))])
         for slot, handle in enumerate(self.handles.tolist()):
-            self.table.bind(handle, slot, 0, 1 << 30, 0, True, (), (), False, self.wish)
+            self.table.bind(handle, slot, 0, 1 << 30, 0, True, (), (), False, self.options)
 
     def drop(self) -> None:
         """Drop all requests."""

@@ -19,7 +19,7 @@ MODULES = sorted(path for path in PACKAGE.rglob("*.py") if path.name not in MAY_
 
 # Attributes and parameters that hold a message.
 WORDS = {"error", "reason", "lost_reason", "message", "detail", "problem", "trouble"}
-WORDS |= {"why", "why_not", "failure", "strerror"}
+WORDS |= {"why", "no_table_reason", "failure", "strerror"}
 # What looks into a text; and what lays one out for people, which may stand before a look.
 READS = {"startswith", "endswith", "find", "rfind", "index", "rindex", "count", "replace"}
 READS |= {"split", "rsplit", "partition", "rpartition", "removeprefix", "removesuffix"}

@@ -22,6 +22,7 @@ DECLARES = {
     "api/owner": "serve/test_in_process.py",
     "api/settings": "api/test_start.py",
     "engine/scheduler_protocols": "engine/test_scheduler.py",
+    "postprocess/vocabulary": "postprocess/test_tokenizer_file.py",
     "extras": "wire/test_extras_codec.py",
     "processor/numbers": "test_core_numbers.py",
     "transport/peer_events": "transport/test_sender_state.py",

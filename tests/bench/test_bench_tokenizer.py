@@ -13,7 +13,7 @@ from tokenpipe.postprocess import Detokenizer, load_vocabulary
 def test_a_processor_makes_the_words_of_the_tokens(tmp_path: Path) -> None:
     write_tokenizer(tmp_path / "tokenizer.json")
     vocabulary = load_vocabulary(tmp_path / "tokenizer.json")
-    assert vocabulary.size == 1 << 17 and not vocabulary.why_not
+    assert vocabulary.size == 1 << 17 and not vocabulary.no_table_reason
     tokens = [0, 1, 4095, 131071]
     text = words(17)[np.array(tokens)].tobytes()
     assert Detokenizer(vocabulary).feed(tokens).encode() == text

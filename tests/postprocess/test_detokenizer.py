@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from benchmarks.vocabularies import TEXT
 from tests.postprocess.vocab import NAMES, cut, random_ids, real, streamed
-from tokenpipe.postprocess import Detokenizer, wish_for
+from tokenpipe.postprocess import Detokenizer, text_options
 
 CUTS = st.lists(st.integers(0, 60), max_size=12)
 SEED = st.integers(0, 1 << 40)
@@ -26,7 +26,7 @@ def test_deltas_make_up_the_decode_of_all(
 ) -> None:
     ids = random_ids(name, seeds)
     vocabulary = real(name)
-    deltas = streamed(vocabulary.vocabulary, cut(ids, cuts), wish_for(skip_special_tokens=skip))
+    deltas = streamed(vocabulary.vocabulary, cut(ids, cuts), text_options(skip_special_tokens=skip))
     assert "".join(deltas) == vocabulary.tokenizer.decode(ids, skip_special_tokens=skip)
 
 
@@ -67,9 +67,9 @@ def test_a_prompt_primes_and_is_not_shown(name: str, seeds: list[int], at: int, 
     ids = random_ids(name, seeds)
     vocabulary = real(name)
     prompt, rest = ids[:at], ids[at:]
-    shown = Detokenizer(vocabulary.vocabulary, wish_for(skip_special_tokens=skip)).feed(prompt)
-    wish = wish_for(prompt, skip_special_tokens=skip)
-    primed = "".join(streamed(vocabulary.vocabulary, [rest], wish))
+    shown = Detokenizer(vocabulary.vocabulary, text_options(skip_special_tokens=skip)).feed(prompt)
+    options = text_options(prompt, skip_special_tokens=skip)
+    primed = "".join(streamed(vocabulary.vocabulary, [rest], options))
     assert shown + primed == vocabulary.tokenizer.decode(ids, skip_special_tokens=skip)
 
 
@@ -77,9 +77,9 @@ def test_a_prompt_primes_and_is_not_shown(name: str, seeds: list[int], at: int, 
 def test_a_prompt_that_ends_inside_a_character() -> None:
     vocabulary = real("gpt2_style")
     euro = [vocabulary.words[bytes([b])] for b in "€".encode()]
-    assert streamed(vocabulary.vocabulary, [euro[2:]], wish_for(euro[:2])) == ["€", ""]
+    assert streamed(vocabulary.vocabulary, [euro[2:]], text_options(euro[:2])) == ["€", ""]
     word = vocabulary.words[b"a"]
-    assert streamed(vocabulary.vocabulary, [[word]], wish_for(euro[:2])) == ["\ufffda", ""]
+    assert streamed(vocabulary.vocabulary, [[word]], text_options(euro[:2])) == ["\ufffda", ""]
 
 
 @pytest.mark.case("B62")
@@ -154,8 +154,8 @@ def test_half_a_character_that_turns_out_to_be_something_else() -> None:
 def test_added_tokens_stand_raw_behind_one_another_on_request() -> None:
     vocabulary = real("sentencepiece")
     ids = [1, 2, *vocabulary.encode(" x"), 2]
-    wish = wish_for(skip_special_tokens=False, spaces_between_special_tokens=False)
-    deltas = streamed(vocabulary.vocabulary, [ids], wish)
+    options = text_options(skip_special_tokens=False, spaces_between_special_tokens=False)
+    deltas = streamed(vocabulary.vocabulary, [ids], options)
     assert "".join(deltas) == "<s></s> x</s>"
 
 

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.postprocess.vocab import cut, real, streamed
-from tokenpipe.postprocess import Detokenizer, wish_for
+from tokenpipe.postprocess import Detokenizer, text_options
 
 LETTERS = st.text("abé😀", max_size=30)
 STOPS = st.lists(st.text("abé😀", min_size=1, max_size=5), max_size=4)
@@ -46,8 +46,8 @@ def test_text_ends_at_the_first_stop(
     text: str, stops: list[str], cuts: list[int], include: bool, ignored: int
 ) -> None:
     ids = ids_of(text)
-    wish = wish_for(stop=stops, include_stop_str_in_output=include)
-    detokenizer = Detokenizer(real("gpt2_style").vocabulary, wish)
+    options = text_options(stop=stops, include_stop_str_in_output=include)
+    detokenizer = Detokenizer(real("gpt2_style").vocabulary, options)
     deltas, read = [], 0
     for row in cut(ids, cuts):
         deltas.append(detokenizer.feed(row, max(0, min(len(row), ignored - read))))
@@ -77,17 +77,17 @@ def test_text_ends_at_the_first_stop(
 def test_nothing_of_a_stop_over_four_tokens_leaks() -> None:
     vocabulary = real("tekken")
     rows = [vocabulary.encode(part) for part in ("one two ", "END", "-OF", "-LI", "ST and more")]
-    assert streamed(vocabulary.vocabulary, rows, wish_for(stop=["END-OF-LIST"])) == [
+    assert streamed(vocabulary.vocabulary, rows, text_options(stop=["END-OF-LIST"])) == [
         "one two ", "", "", "", "", "",
     ]  # fmt: skip
-    wish = wish_for(stop=["END-OF-LIST"], include_stop_str_in_output=True)
-    assert "".join(streamed(vocabulary.vocabulary, rows, wish)) == "one two END-OF-LIST"
+    options = text_options(stop=["END-OF-LIST"], include_stop_str_in_output=True)
+    assert "".join(streamed(vocabulary.vocabulary, rows, options)) == "one two END-OF-LIST"
 
 
 @pytest.mark.case("B55")
 def test_a_stop_inside_a_token() -> None:
     vocabulary = real("tekken")
-    detokenizer = Detokenizer(vocabulary.vocabulary, wish_for(stop=["Rom"]))
+    detokenizer = Detokenizer(vocabulary.vocabulary, text_options(stop=["Rom"]))
     assert detokenizer.feed(vocabulary.encode("All roads lead to Rome and")) == "All roads lead to "
     assert (detokenizer.end(), detokenizer.stop_reason) == ("", "Rom")
 
@@ -96,7 +96,7 @@ def test_a_stop_inside_a_token() -> None:
 def test_a_false_alarm_is_released_at_once() -> None:
     vocabulary = real("tekken")
     rows = [vocabulary.encode(part) for part in ("a END", "-OF", "-TIMES")]
-    deltas = streamed(vocabulary.vocabulary, rows, wish_for(stop=["END-OF-LIST"]))
+    deltas = streamed(vocabulary.vocabulary, rows, text_options(stop=["END-OF-LIST"]))
     assert deltas == ["a ", "", "END-OF-TIMES", ""]
 
 
@@ -104,7 +104,7 @@ def test_a_false_alarm_is_released_at_once() -> None:
 def test_a_long_stop_holds_nothing_of_a_short_answer() -> None:
     vocabulary = real("tekken")
     ids = vocabulary.encode("Yes, it is")
-    deltas = streamed(vocabulary.vocabulary, [[i] for i in ids], wish_for(stop=["#" * 40]))
+    deltas = streamed(vocabulary.vocabulary, [[i] for i in ids], text_options(stop=["#" * 40]))
     assert deltas == [vocabulary.tokenizer.decode([i]) for i in ids] + [""]
 
 
@@ -112,13 +112,13 @@ def test_a_long_stop_holds_nothing_of_a_short_answer() -> None:
 def test_an_answer_that_contains_the_beginning_of_a_stop() -> None:
     vocabulary = real("tekken")
     rows = [vocabulary.encode(part) for part in ("so <", "/think", "> that </thin")]
-    deltas = streamed(vocabulary.vocabulary, rows, wish_for(stop=["</thinking>"]))
+    deltas = streamed(vocabulary.vocabulary, rows, text_options(stop=["</thinking>"]))
     assert deltas == ["so ", "", "</think> that ", "</thin"]
 
 
 def test_of_stops_that_end_together_the_longest_counts() -> None:
-    wish = wish_for(stop=["c", "abc", "bc", "abcd"])
-    detokenizer = Detokenizer(real("gpt2_style").vocabulary, wish)
+    options = text_options(stop=["c", "abc", "bc", "abcd"])
+    detokenizer = Detokenizer(real("gpt2_style").vocabulary, options)
     assert detokenizer.feed(ids_of("xabcd")) == "x"
     assert (detokenizer.stop_reason, detokenizer.tokens) == ("abc", 4)
 
@@ -126,12 +126,12 @@ def test_of_stops_that_end_together_the_longest_counts() -> None:
 @pytest.mark.parametrize("stop", ["", "x" * 16385])
 def test_a_stop_that_cannot_be_is_refused(stop: str) -> None:
     with pytest.raises(ValueError, match="stop strings"):
-        Detokenizer(real("gpt2_style").vocabulary, wish_for(stop=[stop]))
+        Detokenizer(real("gpt2_style").vocabulary, text_options(stop=[stop]))
 
 
 def test_many_long_stops() -> None:
     stops = [f"<stop {i}/>" for i in range(1000)]
-    detokenizer = Detokenizer(real("gpt2_style").vocabulary, wish_for(stop=stops))
+    detokenizer = Detokenizer(real("gpt2_style").vocabulary, text_options(stop=stops))
     assert detokenizer.feed(ids_of("a <stop 99 <stop 998/")) == "a <stop 99 "
     detokenizer.feed(ids_of(">"))
     assert detokenizer.stop_reason == "<stop 998/>"

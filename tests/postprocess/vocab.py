@@ -10,7 +10,7 @@ from typing import NamedTuple
 from tokenizers import Tokenizer
 
 from benchmarks import vocabularies
-from tokenpipe.postprocess import Detokenizer, TextWish, Vocabulary
+from tokenpipe.postprocess import Detokenizer, TextOptions, Vocabulary
 from tokenpipe.postprocess.huggingface import vocabulary_of
 
 
@@ -45,10 +45,10 @@ def cut(ids: Sequence[int], cuts: Sequence[int]) -> list[Sequence[int]]:
 
 
 def streamed(
-    vocabulary: Vocabulary, rows: Sequence[Sequence[int]], wish: TextWish | None = None
+    vocabulary: Vocabulary, rows: Sequence[Sequence[int]], options: TextOptions | None = None
 ) -> list[str]:
     """Return the deltas of these rows, and what the end brings."""
-    detokenizer = Detokenizer(vocabulary, wish)
+    detokenizer = Detokenizer(vocabulary, options)
     return [*(detokenizer.feed(row) for row in rows), detokenizer.end()]
 
 

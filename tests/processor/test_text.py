@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from tests.postprocess.vocab import cut, real
 from tests.processor.rig import LANE, Rig, Row
 from tests.processor.text_model import SIZE, WORDS, expected
-from tokenpipe.postprocess import wish_for
+from tokenpipe.postprocess import text_options
 from tokenpipe.types import RowStatus
 from tokenpipe.wire import Abort, HandleFinished, HandleRescheduled, Preempt
 
@@ -38,8 +38,8 @@ def text_of(
     stop: list[str] | tuple[str, ...] = (), include: bool = False, prompt: tuple[int, ...] = ()
 ) -> dict[str, Any]:
     """Return the fields of a Bind that are about text."""
-    wish = wish_for(prompt, stop, include_stop_str_in_output=include)
-    return {"text": True, **wish._asdict()}
+    options = text_options(prompt, stop, include_stop_str_in_output=include)
+    return {"text": True, **options._asdict()}
 
 
 def got(rig: Rig, key: int = 9) -> tuple[list[int], str, int, int, int]:

@@ -9,7 +9,7 @@ from tokenizers import Tokenizer, decoders, models
 
 from tests.processor.rig import Rig, Row
 from tokenpipe._core import Vocab
-from tokenpipe.postprocess import wish_for
+from tokenpipe.postprocess import text_options
 from tokenpipe.postprocess.huggingface import vocabulary_of
 from tokenpipe.types import RowStatus
 from tokenpipe.wire import HandleRescheduled, Preempt
@@ -27,12 +27,12 @@ def clip_style() -> Tokenizer:
 
 def foreign_rig() -> Rig:
     vocabulary = vocabulary_of(clip_style())
-    assert vocabulary.why_not
+    assert vocabulary.no_table_reason
     return Rig(ranks=2, vocab=vocabulary.table, vocab_size=len(WORDS), eos_token_ids=END)
 
 
 def text_fields(*stop: str) -> dict[str, Any]:
-    return {"text": True, **wish_for(stop=stop)._asdict()}
+    return {"text": True, **text_options(stop=stop)._asdict()}
 
 
 def test_a_stop_token_is_taken_back_out_of_the_text() -> None:

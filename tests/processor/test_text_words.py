@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from tests.postprocess.vocab import NAMES, random_ids, real
 from tests.processor.rig import Rig, Row
-from tokenpipe.postprocess import wish_for
+from tokenpipe.postprocess import text_options
 
 
 @pytest.mark.case("B62")
@@ -29,8 +29,8 @@ def test_a_token_a_row_reads_as_all_tokens_at_once(
     size = vocabulary.vocabulary.size
     ids = [t for t in random_ids(name, seeds) if t < size] + vocabulary.encode(text)
     rig = Rig(vocab=vocabulary.vocabulary.table, vocab_size=size, eos_token_ids=())
-    wish = wish_for((), stop, skip_special_tokens=skip)
-    handle = rig.bind(9, max_tokens=max(1, len(ids)), text=True, **wish._asdict())
+    options = text_options((), stop, skip_special_tokens=skip)
+    handle = rig.bind(9, max_tokens=max(1, len(ids)), text=True, **options._asdict())
     for i, token in enumerate(ids):
         rig.feed(Row(handle, [token]))
         if flushes[i % 8]:

@@ -1,19 +1,20 @@
-"""Tokens to text. Knows vocabularies and sequences; no rank, lane or clock, and it logs nothing.
+"""Turn token ids into text. Knows vocabularies and sequences, but no rank, lane or clock.
 
-What happens per token is in C (csrc/text/); here is what is done once: reading a
-tokenizer. The `tokenizers` package is needed only where one is read.
+The work per token is in C (csrc/text/). This room reads a tokenizer, once. Only that needs the
+`tokenizers` package.
 """
 
-from .detokenizer import Detokenizer, TextWish, wish_for
-from .vocabulary import Encoder, Vocabulary, check_tokenizer, load_encoder, load_vocabulary
+from .detokenizer import Detokenizer, TextOptions, text_options
+from .tokenizer_file import check_tokenizer, load_encoder, load_vocabulary
+from .vocabulary import Encoder, Vocabulary
 
 __all__ = [
     "Detokenizer",
     "Encoder",
-    "TextWish",
+    "TextOptions",
     "Vocabulary",
     "check_tokenizer",
     "load_encoder",
     "load_vocabulary",
-    "wish_for",
+    "text_options",
 ]

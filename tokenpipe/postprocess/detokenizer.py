@@ -1,4 +1,4 @@
-"""The text of one sequence, for those who have its tokens and no pipeline."""
+"""Turn the tokens of one sequence into text, without a pipeline."""
 
 from __future__ import annotations
 
@@ -10,30 +10,31 @@ from tokenpipe._core import Text
 from .vocabulary import Vocabulary
 
 PROMPT_TAIL = 32
-"""So many ids of a prompt decide how what follows reads: a character has four bytes at most."""
+"""How many of a prompt's last ids decide how the text of the output begins: enough, because a
+character has four bytes at most."""
 
 
-class TextWish(NamedTuple):
-    """How a request's text is to be made, as the C half takes it."""
+class TextOptions(NamedTuple):
+    """Says how to make a request's text, in the order in which C reads it."""
 
     skip_special_tokens: bool
     spaces_between_special_tokens: bool
     include_stop_str_in_output: bool
     stop: tuple[str, ...]
-    prompt_tail: Sequence[int]
-    prompt_cut: bool  # there were ids before the tail
+    prompt_tail: Sequence[int]  # the last ids of the prompt
+    prompt_cut: bool  # the prompt has ids before the tail
 
 
-def wish_for(
+def text_options(
     prompt_token_ids: Sequence[int] = (),
     stop: Sequence[str] = (),
     *,
     include_stop_str_in_output: bool = False,
     skip_special_tokens: bool = True,
     spaces_between_special_tokens: bool = True,
-) -> TextWish:
-    """Return the wish of a request with that prompt."""
-    return TextWish(
+) -> TextOptions:
+    """Return the options of a request with this prompt."""
+    return TextOptions(
         skip_special_tokens,
         spaces_between_special_tokens,
         include_stop_str_in_output,
@@ -44,31 +45,30 @@ def wish_for(
 
 
 class Detokenizer:
-    """Turn tokens into text as they come.
+    """Turns tokens into text as they come.
 
-    What `feed` and `end` return, put together, is what decoding all tokens at once gives: a
-    character comes once, whole, and is never taken back. With stop strings the text ends before the
-    first one (or behind it, with `include_stop_str_in_output`), and what may turn out to begin one
-    is held back.
+    The texts that `feed` and `end` return, joined, are the text of decoding all tokens at once.
+    A character is returned once and whole. The text ends before the first stop string, or after it
+    with `include_stop_str_in_output`. Text that may begin a stop string is held back.
     """
 
-    def __init__(self, vocabulary: Vocabulary, wish: TextWish | None = None) -> None:
-        self._wish = wish_for() if wish is None else wish
-        self._text = Text(vocabulary.table, self._wish)
+    def __init__(self, vocabulary: Vocabulary, options: TextOptions | None = None) -> None:
+        self._options = text_options() if options is None else options
+        self._text = Text(vocabulary.table, self._options)
         self.stop_reason: str | None = None
         self.tokens = 0
 
     def feed(self, token_ids: Sequence[int], ignore_stops_in: int = 0) -> str:
-        """Read tokens and return what text is new; nothing is read after a stop string.
+        """Read tokens and return the new text. Tokens after a stop string are not read.
 
-        A stop string that is complete within the first `ignore_stops_in` of them does not count.
+        A stop string that is complete in the first `ignore_stops_in` tokens does not count.
         """
         text, used, stop = self._text.feed(token_ids, ignore_stops_in)
         self.tokens += used
         if stop >= 0:
-            self.stop_reason = self._wish.stop[stop]
+            self.stop_reason = self._options.stop[stop]
         return text
 
     def end(self) -> str:
-        """Return what was held back; no token may follow."""
+        """Return the text that was held back. No token may follow."""
         return self._text.end()

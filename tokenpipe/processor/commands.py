@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from tokenpipe._core import Table
-from tokenpipe.postprocess import TextWish
+from tokenpipe.postprocess import TextOptions
 from tokenpipe.types import RescheduleReason, make_handle, split_handle
 from tokenpipe.wire import Abort, Bind, CloseClient, Message, OpenClient, OpenRank, Preempt
 
@@ -78,7 +78,7 @@ class Commands:
                 m.stop_token_ids,
                 m.output_token_ids,
                 m.prefill,
-                _text_wish(m) if m.text else None,
+                _text_options(m) if m.text else None,
                 m.stream_interval,
                 m.stream_interval_ms,
                 m.cached_tokens,
@@ -127,8 +127,8 @@ class Commands:
             self._life.sent(self._table.close_client(m.client))
 
 
-def _text_wish(m: Bind) -> TextWish:
-    return TextWish(
+def _text_options(m: Bind) -> TextOptions:
+    return TextOptions(
         m.skip_special_tokens,
         m.spaces_between_special_tokens,
         m.include_stop_str_in_output,

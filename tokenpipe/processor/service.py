@@ -65,10 +65,9 @@ class ProcessorService:
         self._oddities = Oddities(index, clock)
         tokenizer = topology.tokenizer
         vocabulary = None if tokenizer is None else load_vocabulary(tokenizer)
-        if vocabulary is not None and vocabulary.why_not:
-            _log.warning(
-                "%s: %s; it decodes by itself, a token at a time", tokenizer, vocabulary.why_not
-            )
+        if vocabulary is not None and vocabulary.no_table_reason:
+            why = vocabulary.no_table_reason
+            _log.warning("%s: %s; the tokenizer decodes one token at a time", tokenizer, why)
         self.processor = Processor(
             index=index,
             ranks=topology.ranks_of(index),

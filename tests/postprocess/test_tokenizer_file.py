@@ -7,10 +7,12 @@ import sys
 from pathlib import Path
 
 import pytest
+from tokenizers import decoders
 
+from tests.postprocess.small_tokenizers import PIECES, tokenizer_with
 from tests.postprocess.vocab import real
 from tokenpipe.errors import ConfigError
-from tokenpipe.postprocess import check_tokenizer, load_encoder, load_vocabulary
+from tokenpipe.postprocess import Detokenizer, check_tokenizer, load_encoder, load_vocabulary
 
 MODULE = "tokenpipe.postprocess.huggingface"
 
@@ -28,7 +30,7 @@ def without_tokenizers(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "tokenizers", None)
     found = importlib.util.find_spec
     monkeypatch.setattr(
-        "tokenpipe.postprocess.vocabulary.find_spec",
+        "tokenpipe.postprocess.tokenizer_file.find_spec",
         lambda name: None if name == "tokenizers" else found(name),
     )
 
@@ -56,7 +58,7 @@ def test_an_encoder_encodes_as_its_tokenizer(path: Path) -> None:
 def test_a_vocabulary_has_a_word_for_every_id(path: Path) -> None:
     vocabulary = load_vocabulary(path)
     assert vocabulary.size == len(vocabulary.table) == real("gpt2_style").vocabulary.size
-    assert vocabulary.why_not == ""
+    assert vocabulary.no_table_reason == ""
 
 
 @pytest.mark.usefixtures("without_tokenizers")
@@ -66,3 +68,21 @@ def test_the_extra_is_named_where_it_is_not_installed(tmp_path: Path) -> None:
     for look in (check_tokenizer, load_vocabulary, load_encoder):
         with pytest.raises(ConfigError, match=r"needs the extra tokenpipe\[text\]"):
             look(path)
+
+
+def test_a_file_is_loaded(tmp_path: Path) -> None:
+    path = tmp_path / "tokenizer.json"
+    tokenizer_with(decoders.Metaspace()).save(str(path))
+    vocabulary = load_vocabulary(path)
+    assert vocabulary.size == len(PIECES) + 4
+    assert Detokenizer(vocabulary).feed([0, 0]) == "the the"
+
+
+@pytest.mark.parametrize("text", ["", "{}", "no json"])
+def test_a_file_that_is_none_is_named(tmp_path: Path, text: str) -> None:
+    path = tmp_path / "tokenizer.json"
+    path.write_text(text)
+    with pytest.raises(ConfigError, match=r"tokenizer\.json"):
+        load_vocabulary(path)
+    with pytest.raises(ConfigError, match="missing"):
+        load_vocabulary(tmp_path / "missing")
