@@ -1,4 +1,4 @@
-"""Serve requests whose output is their own prompt: engine, worker and client in one file."""
+"""Answer each request with its own prompt: engine, worker and client in one file."""
 
 import asyncio
 import threading
@@ -8,20 +8,20 @@ from itertools import count, cycle, islice
 import tokenpipe as tp
 
 
-def work(endpoint: str) -> None:  # in real life a process of its own, with a model
+def work(endpoint: str) -> None:  # in production a process of its own, with a model
     lane = tp.StepLane.worker(endpoint, dp_rank=0)
-    running: dict[int, Iterator[int]] = {}  # handle to tokens still to say
+    running: dict[int, Iterator[int]] = {}  # handle to the tokens that are left
     with tp.Publisher(endpoint, dp_rank=0) as pub:
-        for step in count(1):  # this rank's forward passes; nothing to do with a plan's number
+        for step in count(1):  # counts forward passes, not plans
             drained: list[int] = []
             for plan in lane.recv(timeout_s=0.0 if running else 0.05):
-                if plan.reset:  # the processor died, and every handle with it
+                if plan.reset:  # the processor died: all handles are dead
                     running.clear()
-                for b in plan.binds:  # goes on behind what it has, where it was rescheduled
+                for b in plan.binds:  # continues after the tokens that it already has
                     running[b.handle] = islice(cycle(b.prompt_token_ids), b.output_tokens, None)
                 for handle in plan.frees:
                     running.pop(handle, None)
-                    drained.append(handle)  # once each, known or not: it is what frees the slot
+                    drained.append(handle)  # once each, even if unknown: this releases the slot
             if lane.ended:
                 return
             pub.publish(step, list(running), [next(t) for t in running.values()], drained=drained)
@@ -40,12 +40,12 @@ def serve(pipe: tp.Pipeline, wanted: Callable[[], bool]) -> None:
                     waiting[request.internal_id] = request
                 case tp.AbortRequested(request):
                     waiting.pop(request.internal_id, None)
-                    aborts.append(request)  # answered with Aborted, bound or not
-                case tp.Rescheduled(request, handle):  # preempted, or its worker was lost
-                    waiting[request.internal_id] = request  # the next bind goes on from its ids
+                    aborts.append(request)  # the answer is Aborted, bound or not
+                case tp.Rescheduled(request, handle):  # preempted, or its worker died
+                    waiting[request.internal_id] = request  # the next bind continues it
                     frees.append(handle)
                 case tp.Finished(_, handle) | tp.Aborted(_, int(handle)):
-                    frees.append(handle)  # the worker answers with a drained row, which brings:
+                    frees.append(handle)  # then the drained row brings Released
                 case tp.Released(_, handle):
                     free.append(tp.split_handle(handle)[1])
         with pipe.commands(dp_rank=0) as cmd:
