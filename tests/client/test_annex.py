@@ -175,7 +175,7 @@ def test_annexes_that_are_missing_end_the_request() -> None:
     core.feed(output_frame(row), 0.0)
     item = stream.take()
     assert item is not None and item.finish_reason is FinishReason.ERROR
-    assert item.error == "an annex before output token 0 is missing"
+    assert item.error == "gap: the extras before output token 0 are missing"
     assert core.take_outgoing() == [Cancel(stream.key)]
 
 

@@ -130,7 +130,7 @@ def test_a_missing_piece_ends_that_request_at_the_deadline() -> None:
     core.tick(15.0)
     item = first.take()
     assert item is not None and item.finish_reason is FinishReason.ERROR
-    assert item.error == "output 0..3 is missing, it did not come within 5 s"
+    assert item.error == "gap: output tokens 0..3 are missing, 5 s after later output"
     assert item.error_code is ErrorCode.GAP
     assert drain(second) == [8] and second.live
     assert core.take_outgoing() == [Cancel(first.key)]

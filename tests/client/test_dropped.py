@@ -55,7 +55,7 @@ def test_a_fork_gives_nothing_back(runtime_dir: Path) -> None:
     with fake_engine(runtime_dir, serve) as engine, Client(engine.endpoint) as client:
         pid = os.fork()
         if pid == 0:
-            before = client._keep
+            before = client._cancel_release
             del client
             gc.collect()
             os._exit(0 if before is not None else 1)

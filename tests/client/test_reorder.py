@@ -23,18 +23,18 @@ def test_a_frame_waits_until_what_lies_before_it_has_come() -> None:
 def test_who_is_late_in_reading_waits_longer() -> None:
     held = ReorderBuffer(1 << 20, 5.0)
     held.add(b"final", {1: 4}, 10.0)
-    held.read_behind(9.0, 14.0)  # made before that came: its lane may bring what is missing
+    held.extend_deadlines(9.0, 14.0)  # made before the held frame came
     assert held.next_deadline == 19.0
-    held.read_behind(10.5, 18.0)
+    held.extend_deadlines(10.5, 18.0)
     assert held.next_deadline == 19.0
 
 
 def test_nothing_waits_long_for_the_dead_but_what_they_sent_is_read_first() -> None:
     held = ReorderBuffer(1 << 20, 5.0)
     held.add(b"final", {1: 4}, 10.0)
-    held.hurry(1.0, 11.0)
+    held.shorten_deadlines(1.0, 11.0)
     assert held.next_deadline == 12.0
-    held.read_behind(9.0, 11.5)
+    held.extend_deadlines(9.0, 11.5)
     assert held.next_deadline == 12.5
-    held.hurry(1.0, 13.0)
+    held.shorten_deadlines(1.0, 13.0)
     assert held.next_deadline == 12.5

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tokenpipe.client.requests import KEY_COUNTER_BITS, Numbering, expand
+from tokenpipe.client.requests import KEY_COUNTER_BITS, RequestKeys, expand
 from tokenpipe.errors import ConfigError, FieldError
 from tokenpipe.types import SamplingParams
 
@@ -15,23 +15,23 @@ ONE = SamplingParams()
 
 
 def submits(prompt: Any, params: SamplingParams = ONE, vocab_size: int | None = None) -> Any:
-    return expand(Numbering(5), prompt, params, "r", b"x", vocab_size)
+    return expand(RequestKeys(5), prompt, params, "r", b"x", vocab_size)
 
 
 def test_keys_are_of_this_client_life_and_never_repeat() -> None:
-    numbering = Numbering(0xABCD_1234_5678)
-    keys = [key for count in (2, 1, 3) for key in numbering.take(count)]
+    request_keys = RequestKeys(0xABCD_1234_5678)
+    keys = [key for count in (2, 1, 3) for key in request_keys.take(count)]
     assert keys == [(0x1234_5678 << KEY_COUNTER_BITS) + i for i in range(1, 7)]
 
 
 def test_a_client_that_has_given_out_all_its_keys_says_so_and_gives_none_twice() -> None:
-    numbering = Numbering(1)
-    numbering.take((1 << KEY_COUNTER_BITS) - 3)
+    request_keys = RequestKeys(1)
+    request_keys.take((1 << KEY_COUNTER_BITS) - 3)
     with pytest.raises(ConfigError, match="used up its request keys"):
-        numbering.take(3)
-    assert numbering.take(2)[-1] == (2 << KEY_COUNTER_BITS) - 1
+        request_keys.take(3)
+    assert request_keys.take(2)[-1] == (2 << KEY_COUNTER_BITS) - 1
     with pytest.raises(ConfigError):
-        numbering.take(1)
+        request_keys.take(1)
 
 
 def test_one_sample_is_the_request_itself() -> None:
@@ -52,19 +52,19 @@ def test_n_samples_are_requests_of_their_own() -> None:
 
 
 def test_a_request_without_a_name_is_named_by_its_key() -> None:
-    numbering = Numbering(1)
-    names = [expand(numbering, [1], ONE, None, b"")[0].external_id for _ in range(2)]
+    request_keys = RequestKeys(1)
+    names = [expand(request_keys, [1], ONE, None, b"")[0].external_id for _ in range(2)]
     assert names == ["req-0000000100000001", "req-0000000100000002"]
-    assert expand(numbering, [1], ONE, "", b"")[0].external_id == ""
+    assert expand(request_keys, [1], ONE, "", b"")[0].external_id == ""
 
 
 @pytest.mark.parametrize("prompt", [[-1], [1 << 31], ["a"], [1.5], [1 << 40], 7])
 def test_a_wrong_prompt_is_a_field_error_and_takes_no_key(prompt: Any) -> None:
-    numbering = Numbering(0)
+    request_keys = RequestKeys(0)
     with pytest.raises(FieldError) as caught:
-        expand(numbering, prompt, ONE, None, b"")
+        expand(request_keys, prompt, ONE, None, b"")
     assert caught.value.field == "prompt_token_ids"
-    assert numbering.take(1)[0] == 1
+    assert request_keys.take(1)[0] == 1
 
 
 def test_the_vocabulary_bounds_a_prompt() -> None:

@@ -77,7 +77,7 @@ def test_frames_are_columns_in_order_and_once(runtime_dir: Path) -> None:
         assert list(client.frames(timeout_s=0.0)) == []
         client.cancel(keys[0])
         assert eventually(lambda: Cancel(keys[0]) in engine.heard)
-        with pytest.raises(LaneError, match="another one"):
+        with pytest.raises(LaneError, match="use another client for generate"):
             client.generate([1])
 
 

@@ -1,7 +1,7 @@
-"""Requests out, tokens in: what an API server embeds.
+"""Submit requests and receive their tokens. An API server embeds this room.
 
-One core without I/O (`core`); the shells wait on sockets and nothing else. A stream holds what its
-consumer has not taken, merges what has piled up, and is bounded.
+`client_core` has the logic and does no I/O. `aio` and `sync` wait on sockets. A stream holds the
+output that its consumer has not taken: it merges that output and bounds its size.
 """
 
 from .aio import AsyncClient

@@ -1,4 +1,4 @@
-"""The client in an event loop: one reader on one descriptor, one timer, no task of its own."""
+"""The client for asyncio: one reader on one descriptor and one timer. It starts no task."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ from .streams import AsyncSamples, AsyncStream
 
 
 class AsyncClient:
-    """Submit requests and iterate over their output.
+    """Submits requests and returns iterators over their output.
 
-    The request is submitted by `generate` itself, not by its first item. A request that the engine
-    ends with an error, or refuses, ends with an output whose `finish_reason` is "error"; where the
-    engine itself is gone, LaneLost is raised after what had arrived. Leaving an iterator early (and
-    letting it go) gives the request up.
+    `generate` submits the request; iterating only reads. If the engine refuses a request or ends it
+    with an error, its last output has the `finish_reason` "error". If the engine is gone, the
+    iterator raises LaneLost after the output that had arrived. To cancel a request, close its
+    iterator or drop the last reference to it.
     """
 
     def __init__(
@@ -42,7 +42,7 @@ class AsyncClient:
         self._name = f"client-{os.getpid()}-{id(self):x}" if name is None else name
         self._guard = ForkGuard()
         self._timer: asyncio.Handle | None = None
-        self._timer_at = 0.0  # kept here: uvloop's handle of a time that has come does not know it
+        self._timer_at = 0.0  # kept here, because uvloop's handle forgets its time when it is due
         self._scheduled = False
         self._lanes: Lanes | None = None
         self._weak_tick = _weak(self._tick)
@@ -60,11 +60,11 @@ class AsyncClient:
         await self.aclose()
 
     async def open(self) -> None:
-        """Find the instance and wait for its welcome. Raises LaneLost, LaneBusy, StartupError."""
+        """Connect to the instance. Raises ConfigError, LaneLost, LaneBusy, StartupError."""
         instance = Instance.attach(self._endpoint)
         topology = Topology.from_json_dict(instance.info["topology"])
         self._loop = loop = asyncio.get_running_loop()
-        # In a thread, because it waits for the engine, which may live in this very loop.
+        # In a thread, because open_lanes waits for the engine, which may run in this loop.
         opening = loop.run_in_executor(None, open_lanes, instance, topology, self._name)
         try:
             lanes = await asyncio.shield(opening)
@@ -74,7 +74,7 @@ class AsyncClient:
         self.attach(lanes, topology)
 
     def attach(self, lanes: Lanes, topology: Topology) -> None:
-        """Begin to serve over lanes that are ready."""
+        """Begin to read lanes that are ready."""
         self._loop = asyncio.get_running_loop()
         self._lanes = lanes
         self._close_s = topology.timeouts.close_s
@@ -88,10 +88,10 @@ class AsyncClient:
             on_outgoing=self._soon,
         )
         what = f"AsyncClient {lanes.me.rank}"
-        self._keep = when_dropped(self, what, partial(_give_back, self._loop, lanes))
-        # The loop holds nobody who was let go; who waits for a stream holds its client.
+        self._cancel_release = when_dropped(self, what, partial(_release, self._loop, lanes))
+        # The loop must not keep a dropped client alive. A consumer that waits keeps its client.
         self._loop.add_reader(lanes.waiter.fileno(), _weak(self._readable))
-        self._turn()  # what came before the reader was there rings no bell
+        self._turn()  # the descriptor is not readable for frames that came before add_reader
 
     # --- requests -------------------------------------------------------------------------------
 
@@ -102,11 +102,17 @@ class AsyncClient:
         request_id: str | None = None,
         extra: bytes = b"",
     ) -> AsyncStream | AsyncSamples:
-        """Submit a request and return its output, to be read with `async for`.
+        """Submit a request and return its output; read it with `async for`.
 
-        With n > 1 the outputs of all samples come as they are made, told apart by `index`. Raises
-        ValueError for a wrong argument, a prompt token outside of `vocab_size` among them, LaneFull
-        where the engine does not keep up, LaneLost.
+        With n > 1 the outputs of all samples come in the order in which they are made; `index` is
+        the sample. Raises ValueError for a wrong argument, such as a prompt token outside of
+        `vocab_size`; LaneFull where the engine is too slow; LaneLost.
+
+        Args:
+            prompt_token_ids: token ids, each at least 0 and less than `vocab_size`.
+            params: how to sample and when to end; None for the defaults.
+            request_id: the id of the outputs; None for a new one.
+            extra: bytes for the engine's executor, at most 64 MiB.
         """
         lanes = self._open_lanes()
         submits = self._core.expand(prompt_token_ids, params or SamplingParams(), request_id, extra)
@@ -114,33 +120,37 @@ class AsyncClient:
         return streams[0] if len(streams) == 1 else AsyncSamples(streams, self._loop)
 
     def abort(self, request_id: str) -> int:
-        """Ask for the end of all live requests of that id; return how many there are.
+        """Ask the engine to end all live requests with this id; return how many there are.
 
-        Each still gets its final output, finish reason "abort". Asking again changes nothing.
+        Each request still gets its final output, with the finish reason "abort". A second call
+        changes nothing.
         """
         self._open_lanes()
         return self._core.abort(request_id)
 
     @property
     def open_requests(self) -> int:
-        """How many requests have not ended."""
+        """The number of requests that have not ended."""
         return len(self._core)
 
     @property
     def lost(self) -> TokenpipeError | None:
-        """What ended this client, None while it can be used; a new one may find the next engine."""
+        """The error that ended this client, None while it can be used.
+
+        After LaneLost a new client may find the restarted engine.
+        """
         if self._lanes is None:
             return LaneClosed("this client is not open")
         return self._core.error
 
     @property
     def counters(self) -> dict[str, int]:
-        """Return counts so far."""
+        """The counts so far, by name."""
         return self._core.counters
 
     @property
     def index(self) -> int:
-        """The client's place in the instance."""
+        """The client's index in the instance."""
         return int(self._open_lanes().me.rank)
 
     # --- the loop -------------------------------------------------------------------------------
@@ -152,7 +162,7 @@ class AsyncClient:
         return self._lanes
 
     def _readable(self) -> None:
-        if not self._scheduled:  # else a turn is on its way, behind the consumers it must not pass
+        if not self._scheduled:  # else the next turn is scheduled to run after the consumers
             self._turn()
 
     def _scheduled_turn(self) -> None:
@@ -160,7 +170,7 @@ class AsyncClient:
         self._turn()
 
     def _turn(self) -> None:
-        """Read a bounded number of frames and let their consumers run."""
+        """Read a bounded number of frames and wake their consumers."""
         lanes, core = self._lanes, self._core
         if lanes is None:
             return
@@ -173,14 +183,14 @@ class AsyncClient:
                 self._soon()
             self._arm(now)
         except BaseException as error:
-            # Nobody would ever wake the consumers again: they hear of it before the loop does.
+            # After this no turn would wake the consumers again, so they get the error now.
             core.fail(LaneLost(f"the client failed: {error!r}"))
             core.wake()
             raise
         try:
             core.wake(at_once=True)
         except BaseException:
-            self._soon()  # one consumer stops the loop; the others' turn comes if it goes on
+            self._soon()  # a consumer stopped the loop; if the loop goes on, the others still wake
             raise
 
     def _tick(self) -> None:
@@ -192,7 +202,7 @@ class AsyncClient:
             self._readable()
 
     def _arm(self, now: float) -> None:
-        """Have `_tick` called at the earliest deadline."""
+        """Schedule `_tick` for the earliest deadline."""
         assert self._lanes is not None
         deadline = self._lanes.next_deadline
         if (own := self._core.next_deadline) is not None:
@@ -205,23 +215,23 @@ class AsyncClient:
         self._timer = self._loop.call_at(deadline, self._weak_tick)
 
     def _soon(self) -> None:
-        """Have `_turn` called when this turn of the loop is over, from whatever thread."""
+        """Schedule `_turn` for the loop's next iteration. Any thread may call this."""
         if self._scheduled or self._lanes is None or self._loop.is_closed():
             return
         self._scheduled = True
         if asyncio._get_running_loop() is self._loop:
             self._loop.call_soon(self._scheduled_turn)
-        else:  # a stream was let go elsewhere
+        else:  # another thread dropped a stream
             self._loop.call_soon_threadsafe(self._scheduled_turn)
 
     # --- the end --------------------------------------------------------------------------------
 
     async def aclose(self) -> None:
-        """Give up what is open and leave; the lanes are ended within the topology's deadline."""
+        """Cancel all open requests and close the lanes, within `timeouts.close_s`."""
         if self._lanes is None:
             return
         lanes, self._lanes = self._lanes, None
-        self._keep()
+        self._cancel_release()
         self._loop.remove_reader(lanes.waiter.fileno())
         if self._timer is not None:
             self._timer.cancel()
@@ -229,17 +239,17 @@ class AsyncClient:
         gone = self._core.error is not None
         self._core.fail(LaneClosed("the client was closed"))
         self._core.wake()
-        # Not in the loop: it waits for the engine's word.
+        # In a thread, because `close` waits for the engine's answer.
         await asyncio.to_thread(lanes.close, 0.0 if gone else self._close_s)
 
 
 def _close_unwanted(opening: asyncio.Future[Lanes]) -> None:
-    with suppress(Exception):  # it failed to open, so there is nothing to close
+    with suppress(Exception):  # the opening failed, so nothing is open
         opening.result().close(0.0)
 
 
 def _weak(method: Callable[[], None]) -> Callable[[], None]:
-    """Return what calls a method as long as its object is there."""
+    """Return a function that calls `method` while its object is alive."""
     known = WeakMethod(method)
 
     def call() -> None:
@@ -249,10 +259,10 @@ def _weak(method: Callable[[], None]) -> Callable[[], None]:
     return call
 
 
-def _give_back(loop: asyncio.AbstractEventLoop, lanes: Lanes) -> None:
-    """Close the lanes of a client that was let go, where its loop does not look at them."""
+def _release(loop: asyncio.AbstractEventLoop, lanes: Lanes) -> None:
+    """Close the lanes of a dropped client, in the thread of its loop where the loop runs."""
     if loop.is_running() and asyncio._get_running_loop() is not loop:
-        loop.call_soon_threadsafe(_give_back, loop, lanes)
+        loop.call_soon_threadsafe(_release, loop, lanes)
         return
     if not loop.is_closed():
         loop.remove_reader(lanes.waiter.fileno())

@@ -1,7 +1,8 @@
-"""All that a client knows, without a socket, a clock or a thread.
+"""Hold the state of one client's requests, without a socket, a clock or a thread.
 
-Frames go in, streams fill, messages to the engine come out. What happens per row is in C
-(`_core.Inbox`); here is what is rare: a request begins, ends, is given up, or is in trouble.
+The caller feeds frames, consumers read streams, and the caller sends the messages that come out.
+The work per row is in C (`_core.Inbox`). Here are the rare events: a request begins, ends, is
+cancelled, or fails.
 """
 
 from __future__ import annotations
@@ -24,13 +25,13 @@ from tokenpipe.errors import FrameError, TokenpipeError, afresh
 from tokenpipe.types import ErrorCode, SamplingParams
 from tokenpipe.wire import AnnexReader, Cancel, OutputFrame, Submit
 
-from .reorder import ReorderBuffer, last_word
-from .requests import Numbering, expand
+from .reorder import ReorderBuffer, final_error
+from .requests import RequestKeys, expand
 
-NO_ROOM = "no room to hold it"
+NO_ROOM = "and there was no room to keep the later output"
 
-# Frames taken before consumers run: enough to share the cost of a turn, few enough that neither an
-# item nor a turn of the loop grows long under a flood, which brings DEEP tokens a row and more.
+# Frames to feed before consumers run. More than one share the cost of a turn. Under a flood a row
+# has DEEP tokens or more; then one frame is enough work for a turn and enough text for an item.
 FRAMES_AT_ONCE = 2
 DEEP = 8
 
@@ -38,7 +39,7 @@ S = TypeVar("S", bound=Stream)
 
 
 class ClientCore(Generic[S]):
-    """Requests of one client: submit, feed, give up, fail."""
+    """The requests of one client: open, feed, cancel, fail."""
 
     def __init__(
         self,
@@ -55,9 +56,9 @@ class ClientCore(Generic[S]):
         self._stream_bytes = stream_bytes
         self._ahead_s = ahead_s
         self._vocab_size = vocab_size
-        self._numbering = Numbering(incarnation)
-        self._inbox = Inbox(stream_bytes, loop, self._dropped, AnnexReader)
-        self._keys_of: dict[str, set[int]] = {}  # external id to its live requests
+        self._request_keys = RequestKeys(incarnation)
+        self._inbox = Inbox(stream_bytes, loop, self._stream_dropped, AnnexReader)
+        self._keys_by_id: dict[str, set[int]] = {}  # external id to its live requests
         self._abort_asked: set[int] = set()
         self._held = ReorderBuffer(stream_bytes, ahead_s)
         self._outgoing: list[Cancel] = []
@@ -75,28 +76,31 @@ class ClientCore(Generic[S]):
         request_id: str | None = None,
         extra: bytes = b"",
     ) -> list[Submit]:
-        """Return what to send for a request; raises what ended the client, or FieldError."""
+        """Return the messages that submit a request.
+
+        Raises FieldError for a wrong argument, or the error that ended this client.
+        """
         if self._error is not None:
             raise afresh(self._error)
         vocab_size = self._vocab_size
-        return expand(self._numbering, prompt_token_ids, params, request_id, extra, vocab_size)
+        return expand(self._request_keys, prompt_token_ids, params, request_id, extra, vocab_size)
 
     def open(self, submits: Iterable[Submit]) -> list[S]:
-        """Return a stream for each; let it go, or drop it, to give the request up."""
+        """Return a stream for each message. A stream that is dropped cancels its request."""
         streams: list[S] = []
         try:
             for submit in submits:
                 streams.append(self._open(submit))
-                self._keys_of.setdefault(submit.external_id, set()).add(submit.key)
+                self._keys_by_id.setdefault(submit.external_id, set()).add(submit.key)
         except BaseException:
             self.withdraw(streams)
             raise
         return streams
 
     def withdraw(self, streams: Iterable[S]) -> None:
-        """Forget what was opened for requests that were not sent; the engine hears nothing."""
+        """Forget the streams of requests that were not sent. The engine gets no message."""
         for stream in streams:
-            stream.end(FINISH_ERROR, ErrorCode.UNAVAILABLE, "it was not sent")
+            stream.end(FINISH_ERROR, ErrorCode.UNAVAILABLE, "the request was not sent")
             self._forget(stream.key, stream.request_id)
 
     def _open(self, submit: Submit) -> S:
@@ -111,11 +115,11 @@ class ClientCore(Generic[S]):
         )
 
     def abort(self, request_id: str) -> int:
-        """Ask for the end of every live request of that id; return how many there are.
+        """Ask the engine to end every live request with this id; return how many there are.
 
-        Their streams stay open for what the engine still says: a final output, reason "abort".
+        Their streams stay open for the final output, which has the finish reason "abort".
         """
-        keys = list(self._keys_of.get(request_id, ()))
+        keys = list(self._keys_by_id.get(request_id, ()))
         for key in keys:
             if key not in self._abort_asked:
                 self._abort_asked.add(key)
@@ -123,8 +127,8 @@ class ClientCore(Generic[S]):
         return len(keys)
 
     def live_ids(self) -> list[str]:
-        """Return the external ids with a live request."""
-        return list(self._keys_of)
+        """Return the external ids of the live requests."""
+        return list(self._keys_by_id)
 
     def __len__(self) -> int:
         return len(self._inbox)
@@ -132,7 +136,7 @@ class ClientCore(Generic[S]):
     # --- what comes in --------------------------------------------------------------------------
 
     def feed(self, frame: bytes, now: float) -> None:
-        """Apply an OutputFrame. A malformed one is counted and harms nothing else."""
+        """Apply an OutputFrame. `now` is in seconds. A malformed frame is counted and dropped."""
         self._changes += 1
         try:
             notes = self._inbox.feed(frame)
@@ -140,7 +144,7 @@ class ClientCore(Generic[S]):
             self._counts["bad_frames"] += 1
             return
         if self._held and (made_ns := OutputFrame.unpack(frame).mono_ns):
-            self._held.read_behind(made_ns / 1e9, now)
+            self._held.extend_deadlines(made_ns / 1e9, now)
         if notes is not None:
             ahead = self._take_notes(notes)
             if ahead and not self._held.add(frame, ahead, now):
@@ -150,24 +154,24 @@ class ClientCore(Generic[S]):
 
     @property
     def frames_at_once(self) -> int:
-        """How many frames to feed before consumers run."""
+        """The number of frames to feed before consumers run."""
         return 1 if self._inbox.depth >= DEEP else FRAMES_AT_ONCE
 
     @property
     def changes(self) -> int:
-        """A number that is another one whenever a consumer may have something new."""
+        """A counter that grows when a consumer may have new output."""
         return self._changes
 
     def wake(self, at_once: bool = False) -> None:
-        """Wake the consumers that wait for what was fed.
+        """Wake the consumers that wait for the output that was fed.
 
-        Soon, by the event loop; or `at_once`, which no task may ask for: they run before this
-        returns. A consumer that breaks the loop (KeyboardInterrupt) leaves the others to be woken.
+        The event loop runs them soon. With `at_once` they run before this returns; no task may call
+        it so. If a consumer raises KeyboardInterrupt, the others are woken by the next call.
         """
         self._inbox.wake(at_once)
 
     def _take_notes(self, notes: list[tuple[int, Stream, int]]) -> dict[int, int]:
-        """Do what they say; return the requests whose row came too early, with its offset."""
+        """Handle notes of the inbox. Return key and offset of each row that came too early."""
         ahead: dict[int, int] = {}
         for kind, stream, offset in notes:
             if kind == NOTE_ENDED:
@@ -177,10 +181,10 @@ class ClientCore(Generic[S]):
                 ahead.setdefault(stream.key, offset)
             elif kind == NOTE_TORN:
                 self._counts["lost_streams"] += 1
-                self._end(stream, ErrorCode.GAP, f"the text before byte {offset} is missing")
+                self._end(stream, ErrorCode.GAP, f"gap: the text before byte {offset} is missing")
             elif kind == NOTE_APART:
                 self._counts["lost_streams"] += 1
-                what = f"an annex before output token {offset} is missing"
+                what = f"gap: the extras before output token {offset} are missing"
                 self._end(stream, ErrorCode.GAP, what)
             elif kind == NOTE_SLOW:
                 self._counts["slow_streams"] += 1
@@ -202,20 +206,20 @@ class ClientCore(Generic[S]):
     # --- trouble --------------------------------------------------------------------------------
 
     def gap(self, lane: str) -> None:
-        """End every open request: frames of a lane are lost, and nobody knows whose rows.
+        """End every open request, because frames of a lane are lost.
 
-        A request whose only rows, or whose final row, were among them would else wait for ever.
+        Their rows could belong to any request. A request whose final row is lost would never end.
         """
         for stream in self._inbox.streams():
             self._counts["lost_streams"] += 1
             self._end(stream, ErrorCode.GAP, f"gap: output was lost on lane {lane}")
 
     def source_lost(self, now: float) -> None:
-        """Shorten the wait for rows that a dead process may have been about to send."""
-        self._held.hurry(1.0, now)
+        """Wait only 1 s more for missing rows, because a processor died and sends no more."""
+        self._held.shorten_deadlines(1.0, now)
 
     def fail(self, error: TokenpipeError) -> None:
-        """Raise this at every consumer, after what waits, and at every later call."""
+        """End this client: streams raise `error` after their output, and later calls raise it."""
         self._error = error
         for stream in self._inbox.streams():
             self._forget(stream.key, stream.request_id)
@@ -225,26 +229,26 @@ class ClientCore(Generic[S]):
 
     @property
     def error(self) -> TokenpipeError | None:
-        """What ended this client, if anything did; each time another exception that says so."""
+        """The error that ended this client, or None. Each call returns a new exception."""
         return None if self._error is None else afresh(self._error)
 
     @property
     def next_deadline(self) -> float | None:
-        """When `tick` has something to do."""
+        """The time at which to call `tick`, in seconds; None for never."""
         return self._held.next_deadline
 
     def tick(self, now: float) -> None:
         """End the requests whose missing rows did not come in time."""
         for held in self._held.pop_expired(now):
-            self._end_waiting(held.frame, held.waits, f"it did not come within {self._ahead_s:g} s")
+            self._end_waiting(held.frame, held.waits, f"{self._ahead_s:g} s after later output")
 
     def _end_waiting(self, frame: bytes, waits: dict[int, int], why: str) -> None:
         for key, offset in waits.items():
             stream = self._inbox.find(key)
             if stream is not None and stream.received < offset:
                 self._counts["lost_streams"] += 1
-                missing = f"output {stream.received}..{offset - 1} is missing, {why}"
-                self._end(stream, *last_word(frame, key) or (ErrorCode.GAP, missing))
+                missing = f"gap: output tokens {stream.received}..{offset - 1} are missing, {why}"
+                self._end(stream, *final_error(frame, key) or (ErrorCode.GAP, missing))
 
     def _end(self, stream: Stream, code: int, error: str, field: str = "") -> None:
         self._changes += 1
@@ -255,7 +259,7 @@ class ClientCore(Generic[S]):
     # --- what goes out --------------------------------------------------------------------------
 
     def take_outgoing(self) -> list[Cancel]:
-        """Return what has to be said to the engine; put back what could not be sent."""
+        """Return the messages to send to the engine. The caller puts unsent ones back."""
         outgoing, self._outgoing = self._outgoing, []
         return outgoing
 
@@ -263,7 +267,7 @@ class ClientCore(Generic[S]):
         """Keep messages for a later attempt."""
         self._outgoing[:0] = messages
 
-    def _dropped(self, key: int, request_id: str) -> None:
+    def _stream_dropped(self, key: int, request_id: str) -> None:
         self._forget(key, request_id)
         self._cancel(key)
 
@@ -275,13 +279,13 @@ class ClientCore(Generic[S]):
 
     def _forget(self, key: int, request_id: str) -> None:
         self._abort_asked.discard(key)
-        keys = self._keys_of.get(request_id)
+        keys = self._keys_by_id.get(request_id)
         if keys is not None:
             keys.discard(key)
             if not keys:
-                del self._keys_of[request_id]
+                del self._keys_by_id[request_id]
 
     @property
     def counters(self) -> dict[str, int]:
-        """Return counts so far; `late_rows` came after their request was over or given up."""
+        """The counts so far. `late_rows` came after their request had ended or was cancelled."""
         return {**self._inbox.counters(), **self._counts}

@@ -1,4 +1,4 @@
-"""Send what the core has to say to the engine."""
+"""Send the core's messages to the engine."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _MESSAGES_PER_FRAME = 4096
 
 
 def flush(lanes: Lanes, core: ClientCore[Any]) -> None:
-    """Send give-ups as far as the lane takes them; the rest waits for the next turn."""
+    """Send the core's messages as far as the lane has room. The rest waits for the next turn."""
     messages = core.take_outgoing()
     for start in range(0, len(messages), _MESSAGES_PER_FRAME):
         if not lanes.try_send(messages[start : start + _MESSAGES_PER_FRAME]):

@@ -1,4 +1,4 @@
-"""Keep whole frames for a reader of columns; rows are not looked at."""
+"""Keep whole frames for a reader of columns."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from tokenpipe.errors import LaneError, TokenpipeError
 
 
 class FrameQueue:
-    """Frames as they came, for those who read columns."""
+    """A sink that keeps frames in the order in which they came, and reads no row."""
 
     def __init__(self) -> None:
         self.frames: deque[bytes] = deque()
@@ -20,12 +20,12 @@ class FrameQueue:
         self.frames.append(frame)
 
     def gap(self, lane: str) -> None:
-        """Have the reader told, after what came before."""
+        """Let the reader raise an error after the frames that came before."""
         self.fail(LaneError(f"gap: output was lost on lane {lane}"))
 
     def source_lost(self, now: float) -> None:
-        """Do nothing: what the processor left open, the engine ends."""
+        """Do nothing: the engine ends the requests of a dead processor."""
 
     def fail(self, error: TokenpipeError) -> None:
-        """Have the reader told, after what came before."""
+        """Let the reader raise `error` after the frames that came before."""
         self.error = self.error or error

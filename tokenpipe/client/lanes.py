@@ -1,4 +1,4 @@
-"""Hold the client's end of every lane: output in, submits and give-ups out."""
+"""Hold a client's end of every lane: it receives output and sends submits and cancels."""
 
 from __future__ import annotations
 
@@ -13,27 +13,27 @@ from tokenpipe.wire import Message, pack_control
 
 
 class Sink(Protocol):
-    """Who takes what the lanes bring."""
+    """Takes the frames and events that the lanes receive."""
 
     def feed(self, frame: bytes, now: float) -> None:
-        """Take a frame."""
+        """Take an output frame that came at `now` (seconds)."""
         ...
 
     def gap(self, lane: str) -> None:
-        """Hear that frames of a lane are lost for good."""
+        """Handle that frames of a lane are lost for good."""
         ...
 
     def source_lost(self, now: float) -> None:
-        """Hear that a processor is gone."""
+        """Handle that a processor is gone."""
         ...
 
     def fail(self, error: TokenpipeError) -> None:
-        """Hear that the engine is gone."""
+        """Handle that the engine is gone."""
         ...
 
 
 class Lanes:
-    """All lanes of one client. One thread at a time."""
+    """All lanes of one client. For one thread at a time."""
 
     def __init__(
         self,
@@ -56,12 +56,12 @@ class Lanes:
             self.waiter.add(port)
 
     def read(self, sink: Sink, now: float, limit: int) -> bool:
-        """Give the sink what came, about `limit` frames a lane; true where more may be there."""
+        """Pass what came to `sink`, about `limit` frames a lane. Return whether more may wait."""
         more = False
         for receiver in self._receivers:
-            for change in receiver.peer_events():
-                if not isinstance(change, PeerUp):
-                    self._peer_gone(receiver, sink, getattr(change, "reason", "it ended"), now)
+            for event in receiver.peer_events():
+                if not isinstance(event, PeerUp):
+                    self._peer_gone(receiver, sink, getattr(event, "reason", "it ended"), now)
             items = receiver.recv(limit)
             for item in items:
                 if isinstance(item, Gap):
@@ -81,7 +81,7 @@ class Lanes:
             sink.source_lost(now)
 
     def applied(self) -> None:
-        """Let the senders forget what was read: its sink has it."""
+        """Let the senders forget the frames that were read: the sink has them."""
         for receiver in self._receivers:
             receiver.applied()
 
@@ -91,11 +91,11 @@ class Lanes:
 
     @property
     def sent(self) -> int:
-        """How many frames the engine was sent."""
+        """The number of frames that were sent to the engine."""
         return self._submits.next_seq - 1
 
     def try_send(self, messages: Sequence[Message]) -> bool:
-        """Send to the engine; false where the lane is full or its receiver is gone."""
+        """Send to the engine. Return False where the lane is full or its receiver is gone."""
         try:
             self.send(messages)
         except (LaneFull, LaneLost):
@@ -104,27 +104,27 @@ class Lanes:
 
     @property
     def next_deadline(self) -> float:
-        """When `tick` has something to do."""
+        """The time at which to call `tick`, in seconds."""
         deadline = self._submits.next_deadline
         for receiver in self._receivers:
             deadline = min(deadline, receiver.next_deadline)
         return deadline
 
     def tick(self, now: float) -> None:
-        """Acknowledge, ping, look after the peers."""
+        """Send due acknowledgements and pings, and check the peers."""
         self._submits.tick(now)
         for receiver in self._receivers:
             receiver.tick(now)
 
     @property
     def counters(self) -> dict[str, dict[str, int]]:
-        """Return each lane's counts."""
+        """The counts of each lane, by the lane's name."""
         counts = {receiver.port.lane: dict(receiver.counters) for receiver in self._receivers}
         counts[self._submits.port.lane] = dict(self._submits.counters)
         return counts
 
     def close(self, timeout_s: float) -> int:
-        """End the submit lane, give everything back; return the messages nobody confirmed."""
+        """End the submit lane and close all lanes. Return how many messages stay unconfirmed."""
         unsent = self._submits.close(timeout_s)
         for receiver in self._receivers:
             receiver.close()

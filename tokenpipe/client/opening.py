@@ -1,4 +1,4 @@
-"""Take a client's place in an instance: its name, its index, its lanes."""
+"""Connect a client to an instance: lock its name and an index, and open its lanes."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ ENGINE = Role("engine", "0")
 
 
 def open_lanes(instance: Instance, topology: Topology, name: str) -> Lanes:
-    """Take a place, bind, and wait until the engine said welcome.
+    """Lock a name and an index, bind the output lanes, and wait for the engine's welcome.
 
-    Raises LaneBusy naming who has the name or the places, StartupError, LaneLost.
+    Raises LaneBusy with the holder of the name or of the indices, StartupError, LaneLost.
     """
     with ExitStack() as closing:
         index = claim_place(closing, instance, topology.clients, name)
@@ -35,9 +35,9 @@ def open_lanes(instance: Instance, topology: Topology, name: str) -> Lanes:
         outputs = []
         for p in range(topology.processor_count):
             processor = Role("processor", str(p))
-            life = ENGINE if topology.processors.mode == "inline" else processor
+            owner = ENGINE if topology.processors.mode == "inline" else processor
             outputs.append(
-                _bind(closing, instance, topology, me, output_lane(p, index), processor, life)
+                _bind(closing, instance, topology, me, output_lane(p, index), processor, owner)
             )
         lane = own_output_lane(index)
         own_output = _bind(closing, instance, topology, me, lane, ENGINE, ENGINE)
@@ -60,7 +60,8 @@ def open_lanes(instance: Instance, topology: Topology, name: str) -> Lanes:
         )
 
 
-# A token with all that its step may say of it has a key, an offset and an end besides.
+# An OutputFrame adds columns to each row of a step (a key, an offset, an end), so it may be larger
+# than the largest StepFrame.
 SPARE_BYTES = 1 << 16
 
 
@@ -71,9 +72,9 @@ def _bind(
     me: Peer,
     lane: str,
     sender: Role,
-    life: Role,
+    owner: Role,
 ) -> LaneReceiver:
-    """Bind an output lane; `life` is whose lock says that its sender lives."""
+    """Bind an output lane. The sender is alive while `owner` holds its lock."""
     bounds = topology.bounds
     port = ZmqReceiverPort(
         instance,
@@ -88,13 +89,13 @@ def _bind(
         me=me,
         expects=sender,
         hold_bytes=bounds.client_window_bytes,
-        alive=lambda: instance.alive(life.role, life.rank),
+        alive=lambda: instance.alive(owner.role, owner.rank),
         gap_timeout_s=topology.timeouts.gap_s,
     )
 
 
 def claim_place(closing: ExitStack, instance: Instance, places: int, name: str) -> int:
-    """RoleLock the name and the first free index. Raises LaneBusy naming a holder."""
+    """Lock the name and the first free index; return it. Raises LaneBusy with the holders."""
     digest = blake2b(name.encode(), digest_size=8).hexdigest()
     try:
         closing.callback(instance.claim("clientname", digest, name).release)

@@ -1,7 +1,7 @@
-"""Keep rows that came too early, until what lies before them has come.
+"""Keep frames with rows that came too early, until the rows before them have come.
 
-Two lanes may bring rows of one request (it moved to another processor), and the later rows may
-come first. Output is idempotent, so the whole frame is kept and simply applied again.
+When a request moves to another processor, two lanes carry its rows, and later rows may come first.
+A frame may be applied twice without harm, so the whole frame is kept and applied again.
 """
 
 from __future__ import annotations
@@ -14,23 +14,23 @@ from tokenpipe.wire import OutputFrame
 
 
 @dataclass(slots=True)
-class Held:
-    """One frame and the rows of it that wait: request key to offset. Times are in seconds."""
+class HeldFrame:
+    """One frame that waits. Times are in seconds."""
 
     frame: bytes
-    waits: dict[int, int]
+    waits: dict[int, int]  # offset of each waiting row, by request key
     came: float
-    patience: float
+    max_s: float  # longest wait
     deadline: float
 
 
 class ReorderBuffer:
-    """Hold frames, bounded in bytes and time."""
+    """Holds frames, bounded in bytes and in time (seconds)."""
 
     def __init__(self, max_bytes: int, max_s: float) -> None:
         self._max_bytes = max_bytes
         self._max_s = max_s
-        self._held: list[Held] = []
+        self._held: list[HeldFrame] = []
         self._bytes = 0
 
     def __len__(self) -> int:
@@ -38,45 +38,45 @@ class ReorderBuffer:
 
     @property
     def next_deadline(self) -> float | None:
-        """When the first of them has waited too long."""
+        """The time at which the first frame has waited too long; None without frames."""
         return min((held.deadline for held in self._held), default=None)
 
     def add(self, frame: bytes, waits: dict[int, int], now: float) -> bool:
-        """Keep a frame that came now; False where it has no room."""
-        return self._keep(Held(frame, waits, now, self._max_s, now + self._max_s))
+        """Keep a frame that came at `now`. Return False where there is no room for it."""
+        return self._keep(HeldFrame(frame, waits, now, self._max_s, now + self._max_s))
 
-    def put_back(self, held: Held, waits: dict[int, int]) -> bool:
-        """Keep a frame of which some rows wait still; False where it has no room."""
+    def put_back(self, held: HeldFrame, waits: dict[int, int]) -> bool:
+        """Keep a frame with rows that still wait. Return False where there is no room for it."""
         held.waits = waits
         return self._keep(held)
 
-    def _keep(self, held: Held) -> bool:
+    def _keep(self, held: HeldFrame) -> bool:
         if self._bytes + len(held.frame) > self._max_bytes:
             return False
         self._held.append(held)
         self._bytes += len(held.frame)
         return True
 
-    def read_behind(self, made: float, now: float) -> None:
-        """Hear that a frame made at `made` was read now.
+    def extend_deadlines(self, made: float, now: float) -> None:
+        """Wait longer, because a frame made at `made` was read only now.
 
-        What came after that was made waits anew: a lane that is read late, because its client has
-        too much to do, may still bring what is missing.
+        The client reads its lanes late. So a lane may still hold the missing rows of each frame
+        that came after `made`.
         """
         for held in self._held:
             if made < held.came:
-                held.deadline = max(held.deadline, now + held.patience)
+                held.deadline = max(held.deadline, now + held.max_s)
 
-    def hurry(self, max_s: float, now: float) -> None:
-        """Let nothing wait longer than this: who could bring the rest is gone."""
+    def shorten_deadlines(self, max_s: float, now: float) -> None:
+        """Let no frame wait longer than `max_s`, because the sender of missing rows is gone."""
         for held in self._held:
-            held.patience = min(held.patience, max_s)
-            held.deadline = min(held.deadline, now + held.patience)
+            held.max_s = min(held.max_s, max_s)
+            held.deadline = min(held.deadline, now + held.max_s)
 
-    def pop_due(self, received: Callable[[int], int | None]) -> Held | None:
-        """Remove and return a frame one of whose rows can be applied now.
+    def pop_due(self, received: Callable[[int], int | None]) -> HeldFrame | None:
+        """Remove and return a frame with a row that can be applied now, or None.
 
-        `received` tells how many tokens a request has, None if it is over.
+        `received` returns how many tokens a request has, None for a request that has ended.
         """
         for held in self._held:
             for key, offset in list(held.waits.items()):
@@ -89,24 +89,24 @@ class ReorderBuffer:
                 return self._remove(held)
         return None
 
-    def pop_expired(self, now: float) -> Iterator[Held]:
-        """Remove and yield what has waited too long."""
+    def pop_expired(self, now: float) -> Iterator[HeldFrame]:
+        """Remove and yield the frames that have waited too long."""
         for held in [held for held in self._held if held.deadline <= now]:
             yield self._remove(held)
 
     def clear(self) -> None:
-        """Drop everything."""
+        """Drop all frames."""
         self._held.clear()
         self._bytes = 0
 
-    def _remove(self, held: Held) -> Held:
+    def _remove(self, held: HeldFrame) -> HeldFrame:
         self._held.remove(held)
         self._bytes -= len(held.frame)
         return held
 
 
-def last_word(frame: bytes, key: int) -> tuple[int, str, str] | None:
-    """Return code, text and field of the error that a frame ends this request with, or None."""
+def final_error(frame: bytes, key: int) -> tuple[int, str, str] | None:
+    """Return code, text and field of the error with which a frame ends this request, or None."""
     output = OutputFrame.unpack(frame)
     for row, row_key in enumerate(output.keys.tolist()):
         if row_key == key and output.finish[row] == FINISH_ERROR:

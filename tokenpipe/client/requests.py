@@ -1,4 +1,4 @@
-"""Number requests and say what is submitted for them."""
+"""Give requests their keys and make the messages that submit them."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ MAX_VOCAB = 1 << 31
 PROMPT = "prompt_token_ids"
 
 
-class Numbering:
-    """Give out keys that no other client, and no other life of this one, gives out."""
+class RequestKeys:
+    """Gives out request keys. No other client and no other incarnation of it has the same."""
 
     def __init__(self, incarnation: int) -> None:
         self._prefix = (incarnation & 0xFFFFFFFF) << KEY_COUNTER_BITS
@@ -35,20 +35,20 @@ class Numbering:
 
 
 def expand(
-    numbering: Numbering,
+    request_keys: RequestKeys,
     prompt_token_ids: Iterable[int],
     params: SamplingParams,
     request_id: str | None,
     extra: bytes,
     vocab_size: int | None = None,
 ) -> list[Submit]:
-    """Return one Submit per sample; FieldError where a prompt token is not in the vocabulary.
+    """Return one Submit per sample. FieldError where a prompt token is not in the vocabulary.
 
-    With n > 1 each sample is a request of its own with n = 1 and, where a seed is given, seed +
-    its index, so that the samples differ.
+    With n > 1 each sample is a request of its own with n = 1. Its seed is the given seed plus its
+    index, so that the samples differ.
     """
     prompt = _token_ids(prompt_token_ids, vocab_size)
-    keys = numbering.take(params.n)
+    keys = request_keys.take(params.n)
     external_id = f"req-{keys[0]:016x}" if request_id is None else request_id
     if params.n == 1:
         return [Submit(keys[0], external_id, prompt, params, extra=extra)]
@@ -68,9 +68,9 @@ def _token_ids(tokens: Iterable[int] | Sequence[int], vocab_size: int | None) ->
         ids = array("i", tokens)
     except (OverflowError, TypeError) as error:
         raise FieldError(PROMPT, str(error)) from None
-    # One pass over the bare numbers: a prompt may have a million of them.
+    # One pass of numpy, because a prompt may have a million tokens.
     bound = MAX_VOCAB if vocab_size is None else vocab_size
-    if ids and np.frombuffer(ids, np.uint32).max() >= bound:  # a negative one is a large one here
+    if ids and np.frombuffer(ids, np.uint32).max() >= bound:  # a negative id is large as uint32
         _refuse(ids, vocab_size)
     return tuple(ids)
 

@@ -1,4 +1,4 @@
-"""Send requests, so that none runs whose output nobody can read."""
+"""Send requests. A request whose output cannot be read must not run."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ S = TypeVar("S", bound=Stream)
 
 
 def send_requests(lanes: Lanes, core: ClientCore[S], submits: Sequence[Submit]) -> list[S]:
-    """Send requests and return a stream for each; after an exception none of them runs.
+    """Send requests and return a stream for each. After an exception none of them runs.
 
-    Raises what `Lanes.send` does, and TypeError or ValueError for what no stream can have.
+    Raises what `Lanes.send` raises, and TypeError or ValueError where a stream cannot be opened.
     """
-    streams = core.open(submits)  # first: what cannot be opened must not run
+    streams = core.open(submits)  # before sending: a request without a stream must not run
     before = lanes.sent
     try:
         lanes.send(submits)
     except BaseException:
         if lanes.sent == before:
             core.withdraw(streams)
-        else:  # it raised behind the sending, as a signal's handler may
+        else:  # the frame was sent, and then something raised, such as a signal handler
             for stream in streams:
                 stream.drop()
         raise

@@ -1,4 +1,4 @@
-"""What a consumer iterates over."""
+"""The iterators over a request's output."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from tokenpipe.types import RequestOutput
 
 
 class AsyncStream(Stream):
-    """Output of one sample, for `async for`. Items merge what came while nobody asked."""
+    """Output of one sample, for `async for`. An item holds all output since the last item."""
 
     __slots__ = ()
 
     async def aclose(self) -> None:
-        """Give the request up, unless it has ended."""
+        """Cancel the request, unless it has ended."""
         self.drop()
 
 
 class AsyncSamples:
-    """Output of n samples as it comes; ends when all have ended."""
+    """Output of n samples in the order in which it comes. It ends when all samples have ended."""
 
     __slots__ = ("_loop", "_streams")
 
@@ -50,7 +50,7 @@ class AsyncSamples:
             if stream.over:
                 streams.popleft()
             else:
-                streams.rotate(-1)  # so that no sample waits for a busier one
+                streams.rotate(-1)  # else a busy sample would keep the others waiting
             if item is not None:
                 return item
         return None
@@ -66,16 +66,16 @@ class AsyncSamples:
                 stream.unpark()
 
     async def aclose(self) -> None:
-        """Give up every sample that has not ended."""
+        """Cancel every sample that has not ended."""
         while self._streams:
             self._streams.pop().drop()
 
 
 class SyncStream(Stream):
-    """Output of one sample, for `for`. Waiting for an item also serves the client's others."""
+    """Output of one sample, for `for`. A wait for an item also fills the client's other streams."""
 
     __slots__ = ("wait",)
-    wait: Callable[[], None]  # reads what is there, else waits for it
+    wait: Callable[[], None]  # waits until the lanes brought output, and reads it
 
     def __iter__(self) -> Self:
         return self
@@ -88,5 +88,5 @@ class SyncStream(Stream):
         return item
 
     def close(self) -> None:
-        """Give the request up, unless it has ended."""
+        """Cancel the request, unless it has ended."""
         self.drop()

@@ -1,4 +1,4 @@
-"""The client without an event loop: it reads its lanes while somebody waits for output."""
+"""The client without an event loop. It reads its lanes while the caller waits for output."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ FRAMES_PER_READ = 16  # of `frames`
 
 
 class Client:
-    """Submit requests and read their output, blocking. For one thread.
+    """Submits requests and reads their output; the calls block. For one thread.
 
-    Either `generate`, an iterator of RequestOutput per request, or `submit` and `frames`, which
-    hands out whole frames of columns and never looks at a row. Errors are as AsyncClient has them.
+    There are two ways. `generate` returns an iterator of RequestOutput. `submit` sends a request,
+    and `frames` yields whole frames of columns and reads no row. Errors are those of AsyncClient.
     """
 
     def __init__(
@@ -56,7 +56,7 @@ class Client:
         self._close_s = topology.timeouts.close_s
         self._closed = False
         what = f"Client {lanes.me.rank}"
-        self._keep = when_dropped(self, what, partial(lanes.close, 0.0))
+        self._cancel_release = when_dropped(self, what, partial(lanes.close, 0.0))
         self._queue = FrameQueue()
         self._columns = False
         self._core = ClientCore(
@@ -87,10 +87,13 @@ class Client:
         request_id: str | None = None,
         extra: bytes = b"",
     ) -> Iterator[RequestOutput]:
-        """Submit a request and return its output; with n > 1 samples are told apart by `index`."""
+        """Submit a request and return its output. With n > 1 `index` is the sample.
+
+        Arguments and errors are those of `AsyncClient.generate`.
+        """
         self._check()
         if self._columns:
-            raise LaneError("this client hands out frames; use another one for generate()")
+            raise LaneError("this client reads frames(); use another client for generate()")
         submits = self._core.expand(prompt_token_ids, params or SamplingParams(), request_id, extra)
         streams = send_requests(self._lanes, self._core, submits)
         for stream in streams:
@@ -115,9 +118,9 @@ class Client:
         request_id: str | None = None,
         extra: bytes = b"",
     ) -> int:
-        """Submit a request whose output `frames` will bring; return its key in their `keys`.
+        """Submit a request and return its key. `frames` yields its rows; their `keys` have it.
 
-        With n > 1 it is the first sample's; the others' follow it one by one.
+        With n > 1 the samples have this key, this key + 1, and so on.
         """
         self._check()
         if len(self._core):
@@ -128,23 +131,23 @@ class Client:
         return submits[0].key
 
     def cancel(self, key: int) -> None:
-        """Say that a submitted request is no longer wanted; its final row still comes."""
+        """Ask the engine to end a submitted request. Its final row still comes."""
         self._check()
         self._lanes.send([Cancel(key)])
 
     def abort(self, request_id: str) -> int:
-        """Ask for the end of all live requests of `generate` with that id; return how many."""
+        """Ask the engine to end all live requests of `generate` with this id; return how many."""
         self._check()
         count = self._core.abort(request_id)
         flush(self._lanes, self._core)
         return count
 
     def frames(self, timeout_s: float | None = None) -> Iterator[OutputFrame]:
-        """Yield frames as they come, until none came for `timeout_s` seconds.
+        """Yield frames as they come. Return when none came for `timeout_s` seconds.
 
-        A frame counts as taken when the next one is asked for. Rows of one request begin at their
-        `offsets`; where it was rescheduled to another processor its rows come over another lane,
-        and may come before the last ones of the first: apply them by offset.
+        A frame counts as taken when the next frame is asked for. `offsets` says where each row
+        begins in its request. Apply rows by offset: after a reschedule to another processor a
+        request's rows come over another lane and may overtake earlier ones.
         """
         self._check()
         self._columns = True
@@ -166,7 +169,7 @@ class Client:
 
     @property
     def counters(self) -> dict[str, int]:
-        """Return counts so far."""
+        """The counts so far, by name."""
         return self._core.counters
 
     # --- reading --------------------------------------------------------------------------------
@@ -180,7 +183,7 @@ class Client:
         self._wait(None)
 
     def _wait(self, timeout_s: float | None) -> bool:
-        """Read what is there, else wait for it; false where nothing came in time."""
+        """Read the lanes, and wait where nothing is there. Return False if nothing came in time."""
         self._check()
         lanes, core = self._lanes, self._core
         sink = self._queue if self._columns else core
@@ -189,7 +192,7 @@ class Client:
         until = None if timeout_s is None else now + timeout_s
         while True:
             before = self._progress()
-            lanes.applied()  # what was read earlier is taken
+            lanes.applied()  # the consumer has the frames of the last read
             lanes.read(sink, now, most)
             if not self._columns:
                 lanes.applied()
@@ -210,7 +213,10 @@ class Client:
     # --- the end --------------------------------------------------------------------------------
 
     def close(self) -> int:
-        """Give up what is open and leave; return the messages that the engine did not confirm."""
+        """Cancel all open requests and close the lanes. Return how many messages stay unconfirmed.
+
+        It waits up to `timeouts.close_s` for the engine's confirmation.
+        """
         if self._closed:
             return 0
         self._guard.check("Client")
@@ -218,7 +224,7 @@ class Client:
         gone = self._core.error is not None or self._queue.error is not None
         self._core.fail(LaneClosed("the client was closed"))
         if not self._queue.frames:
-            self._lanes.applied()  # whoever leaves the loop over frames() has taken the last one
+            self._lanes.applied()  # a caller that left the loop over frames() has the last frame
         unsent = self._lanes.close(0.0 if gone else self._close_s)
-        self._keep()
+        self._cancel_release()
         return unsent
