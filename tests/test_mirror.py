@@ -34,19 +34,12 @@ DECLARES = {
 # It runs as a process; the tests that start one are named.
 PROGRAMS = {
     "__main__": "test_cli.py",
-    "api/__main__": "serve/test_start.py",
     "engine/__main__": "engine/test_host.py",
     "processor/__main__": "pipeline/test_deaths.py",
     "worker/__main__": "engine/test_host.py",
 }
 # It works inside of another module, and is tested through that.
 THROUGH = {
-    "api/app": "serve/test_api.py",
-    "api/prefork": "serve/test_start.py, serve/test_deaths.py",
-    "api/response": "serve/test_ends.py, serve/test_api.py",
-    "api/server": "serve/test_stop.py",
-    "api/server_state": "serve/test_stop.py, serve/test_deaths.py",
-    "api/single": "serve/test_start.py",
     "pipeline/client_link": "pipeline/test_clients.py",
     "pipeline/counts": "pipeline/test_counters.py",
     "pipeline/links": "pipeline/test_deaths.py",
@@ -57,7 +50,6 @@ THROUGH = {
     "runners/in_flight": "runners/test_model_runner.py",
     "runners/step_launcher": "runners/test_model_runner.py",
     "runners/warm_up": "runners/test_model_runner.py",
-    "serve/launch": "serve/test_start.py",
     "transport/receiver_protocol": "transport/test_receiver.py, transport/test_chaos.py",
     "transport/sender_protocol": "transport/test_sender.py, transport/test_chaos.py",
     "transport/welcome": "pipeline/test_own_thread.py, transport/test_sender.py",

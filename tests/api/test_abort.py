@@ -7,12 +7,12 @@ import os
 import socket
 from pathlib import Path
 
-from tokenpipe.api.abort import AbortPost
+from tokenpipe.api.abort import AbortSocket
 
 
 def test_abort_asks_every_worker_and_bears_those_that_are_gone(tmp_path: Path) -> None:
     async def ask() -> tuple[int, int]:
-        mine, other = AbortPost(tmp_path, lambda name: 1), AbortPost(tmp_path, len)
+        mine, other = AbortSocket(tmp_path, lambda name: 1), AbortSocket(tmp_path, len)
         other.open()
         path = tmp_path / f"a{os.getpid()}"
         path.rename(tmp_path / "a1")  # as if it were another process's
@@ -23,9 +23,9 @@ def test_abort_asks_every_worker_and_bears_those_that_are_gone(tmp_path: Path) -
         with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as stranger:
             stranger.bind("")
             stranger.sendto(b"nonsense", os.fspath(path))
-        both = await mine.ask("four")
+        both = await mine.abort_everywhere("four")
         other.close()
-        alone = await mine.ask("four")
+        alone = await mine.abort_everywhere("four")
         mine.close()
         return both, alone
 

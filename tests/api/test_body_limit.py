@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from starlette.exceptions import HTTPException
 
-from tokenpipe.api.body_limit import LimitBody
+from tokenpipe.api.body_limit import BodyLimit
 
 MOST = 10
 
@@ -45,7 +45,7 @@ def call(pieces: list[bytes], length: bytes | None = None, kind: str = "http") -
 
     headers = [(b"host", b"x")] + ([] if length is None else [(b"content-length", length)])
     scope: dict[str, Any] = {"type": kind, "headers": headers, "state": {}}
-    asyncio.run(LimitBody(application, MOST)(scope, receive, send))
+    asyncio.run(BodyLimit(application, MOST)(scope, receive, send))
     return application, sent
 
 

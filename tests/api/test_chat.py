@@ -1,4 +1,4 @@
-"""Text over HTTP, with a tokenizer: prompts in, text out, stop strings, chat templates."""
+"""TextCodec over HTTP, with a tokenizer: prompts in, text out, stop strings, chat templates."""
 
 from __future__ import annotations
 

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.api.pipeline_thread import pipeline
 from tests.client.engine import fake_engine, only_listen, serve
 from tokenpipe.api.engine_link import EngineLink
 from tokenpipe.api.problems import Problem
@@ -31,10 +32,10 @@ def test_it_serves_while_the_engine_is_there_and_says_why_it_is_not(runtime_dir:
             link = EngineLink(str(engine.endpoint))
             with pytest.raises(Problem) as caught:
                 link.client()
-            assert caught.value.status == 503 and "not there yet" in caught.value.message
-            assert link.trouble and link.abort("r") == 0
+            assert caught.value.status == 503 and "has not started yet" in caught.value.message
+            assert link.absence_reason and link.abort("r") == 0
             await link.open(time.monotonic() + 5)
-            assert link.trouble == ""
+            assert link.absence_reason == ""
             outs = [o async for o in link.client().generate([1], SamplingParams(max_tokens=4), "r")]
             assert sum(len(out.token_ids) for out in outs) == 4
             await link.close()
@@ -64,15 +65,17 @@ def test_an_engine_that_dies_is_told_and_looked_for_until_the_end(runtime_dir: P
         with fake_engine(runtime_dir, only_listen, topology) as engine:
             link = EngineLink(str(engine.endpoint))
             await link.open(time.monotonic() + 5)
-            keeping = asyncio.create_task(link.keep())
+            keeping = asyncio.create_task(link.keep_open())
             engine.fall_silent()
-            await until(lambda: link.trouble)
-            assert link.trouble == "the engine is gone: engine 0 is dead"
+            await until(lambda: link.absence_reason)
+            assert link.absence_reason == "the engine is gone: engine 0 is dead"
             with pytest.raises(Problem) as caught:
                 link.client()
-            assert caught.value.status == 503 and caught.value.message == link.trouble
+            assert caught.value.status == 503 and caught.value.message == link.absence_reason
             assert link.abort("r") == 0
-            await until(lambda: "no welcome" in link.trouble)  # it has looked for the next one
+            await until(
+                lambda: "no welcome" in link.absence_reason
+            )  # it has looked for the next one
             keeping.cancel()
             with pytest.raises(asyncio.CancelledError):
                 await keeping
@@ -90,8 +93,27 @@ def test_opening_ends_at_its_deadline_or_when_it_is_given_up(runtime_dir: Path) 
         assert 0.3 <= time.monotonic() - began < 5
         opening = asyncio.create_task(link.open(began + 60))
         await asyncio.sleep(0)
-        link.give_up()
+        link.stop_opening()
         with pytest.raises(TokenpipeError):
             await asyncio.wait_for(opening, 5)
 
     asyncio.run(main())
+
+
+def test_a_lost_client_is_replaced_when_the_engine_is_back(runtime_dir: Path) -> None:
+    async def live() -> None:
+        link = EngineLink(str(runtime_dir / "it"))
+        with pipeline(runtime_dir):
+            await link.open(float("inf"))
+            first = link.client()
+            keeping = asyncio.create_task(link.keep_open())
+        await until(lambda: link.absence_reason)
+        assert link.absence_reason.startswith("the engine is gone: ")
+        assert link.abort("r") == 0
+        with pipeline(runtime_dir):
+            await until(lambda: not link.absence_reason)
+            assert link.client() is not first
+            keeping.cancel()
+            await link.close()
+
+    asyncio.run(live())

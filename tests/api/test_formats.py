@@ -7,18 +7,16 @@ from typing import Any
 
 import pytest
 
-from tokenpipe.api.formats import ChatForm, Choice, CompletionForm, finite
-from tokenpipe.api.problems import STATUS, Problem, of_output
-from tokenpipe.api.request_models import ChatAsked, CompletionAsked
-from tokenpipe.api.text_codec import PlainText
-from tokenpipe.types import ErrorCode, FinishReason, RequestOutput, TokenLogprobs, Usage
+from tokenpipe.api.formats import ChatFormat, ChoiceBuffer, CompletionFormat, finite
+from tokenpipe.api.text_codec import PlainTextCodec
+from tokenpipe.types import FinishReason, RequestOutput, TokenLogprobs, Usage
 
 ODD = '"\\\n\u2028\x00 ü 漢 🙂'
 
 
-def form(kind: Any, **options: Any) -> Any:
+def format_of(kind: Any, **options: Any) -> Any:
     given = {"with_usage": False, "with_ids": False, **options}
-    return kind("r1", "m", PlainText(False), **given)
+    return kind("r1", "m", PlainTextCodec(False), **given)
 
 
 def event(raw: bytes) -> Any:
@@ -26,11 +24,11 @@ def event(raw: bytes) -> Any:
     return json.loads(raw[6:], parse_constant=pytest.fail)
 
 
-@pytest.mark.parametrize("kind", [CompletionForm, ChatForm])
+@pytest.mark.parametrize("kind", [CompletionFormat, ChatFormat])
 def test_chunk_by_the_quick_way_is_that_by_the_slow_one(kind: Any) -> None:
     plain = RequestOutput("r1", 0, 0, [5])
-    quick = event(form(kind).chunk(2, ODD, plain))
-    slow = event(form(kind, with_ids=True).chunk(2, ODD, plain))
+    quick = event(format_of(kind).chunk(2, ODD, plain))
+    slow = event(format_of(kind, with_ids=True).chunk(2, ODD, plain))
     assert slow["choices"][0].pop("token_ids") == [5]
     assert quick == slow
     said = quick["choices"][0]
@@ -39,7 +37,7 @@ def test_chunk_by_the_quick_way_is_that_by_the_slow_one(kind: Any) -> None:
 
 
 def test_last_chunk_and_usage() -> None:
-    made = form(CompletionForm, with_usage=True)
+    made = format_of(CompletionFormat, with_usage=True)
     last = RequestOutput("r1", 0, 3, [7], FinishReason.STOP, 7, usage=Usage(2, 4))
     said = event(made.chunk(0, " 7", last))
     assert said["choices"][0]["finish_reason"] == "stop" and said["choices"][0]["stop_reason"] == 7
@@ -58,10 +56,10 @@ def test_last_chunk_and_usage() -> None:
 
 
 def test_chat_opens_every_choice_with_its_role() -> None:
-    events = form(ChatForm).opening(2).decode().strip().split("\n\n")
+    events = format_of(ChatFormat).opening(2).decode().strip().split("\n\n")
     said = [json.loads(text.removeprefix("data: "))["choices"][0] for text in events]
     assert [(s["index"], s["delta"]["role"]) for s in said] == [(0, "assistant"), (1, "assistant")]
-    assert form(CompletionForm).opening(2) == b""
+    assert format_of(CompletionFormat).opening(2) == b""
 
 
 @pytest.mark.case("B64")
@@ -71,10 +69,12 @@ def test_log_probabilities_that_json_cannot_say() -> None:
     assert finite(-1.5) == -1.5 and finite(0.25) == 0.25
     found = [TokenLogprobs((5, 6, 7), (None, float("-inf"), -0.5), 1)]
     output = RequestOutput("r1", 0, 0, [5], logprobs=found)
-    said = event(form(CompletionForm).chunk(0, " 5", output))["choices"][0]["logprobs"]
+    said = event(format_of(CompletionFormat).chunk(0, " 5", output))["choices"][0]["logprobs"]
     assert said["token_logprobs"] == [None]
     assert said["top_logprobs"] == [{" 6": -9999.0, " 7": -0.5}]
-    chat = event(form(ChatForm).chunk(0, " 5", output))["choices"][0]["logprobs"]["content"][0]
+    chat = event(format_of(ChatFormat).chunk(0, " 5", output))["choices"][0]["logprobs"]["content"][
+        0
+    ]
     assert chat["logprob"] is None and [t["logprob"] for t in chat["top_logprobs"]] == [
         -9999.0,
         -0.5,
@@ -82,10 +82,10 @@ def test_log_probabilities_that_json_cannot_say() -> None:
 
 
 def test_whole_answer_adds_its_deltas_up() -> None:
-    choice = Choice()
+    choice = ChoiceBuffer()
     choice.add("a", RequestOutput("r1", 0, 0, [1]))
     choice.add("b", RequestOutput("r1", 0, 1, [2], FinishReason.LENGTH))
-    said = form(ChatForm, with_ids=True).whole([choice], Usage(3, 2))
+    said = format_of(ChatFormat, with_ids=True).whole([choice], Usage(3, 2))
     assert said["choices"][0] == {
         "index": 0,
         "message": {"role": "assistant", "content": "ab"},
@@ -95,55 +95,3 @@ def test_whole_answer_adds_its_deltas_up() -> None:
         "token_ids": [1, 2],
     }
     assert said["object"] == "chat.completion" and said["usage"]["total_tokens"] == 5
-
-
-@pytest.mark.parametrize(
-    ("code", "error", "status", "message"),
-    [
-        (ErrorCode.INVALID, "the prompt is too long", 400, "the prompt is too long"),
-        (ErrorCode.UNAVAILABLE, "no worker is up", 503, "no worker is up"),
-        (
-            ErrorCode.LOST,
-            "processor 0 was lost: signal SIGKILL; its log ends:\nsecret",
-            503,
-            "processor 0 was lost",
-        ),
-        (ErrorCode.SLOW, "slow_client: client 0", 503, "slow_client"),
-        (ErrorCode.GAP, "output 0..3 is missing", 503, "is missing"),
-        (ErrorCode.INTERNAL, "invalid: it was lost", 500, "invalid: it was lost"),
-        (ErrorCode.NONE, None, 500, "the request failed"),
-    ],
-)
-def test_status_of_an_error_output(
-    code: ErrorCode, error: str | None, status: int, message: str
-) -> None:
-    """The code alone decides it, whatever the words are."""
-    problem = of_output(
-        RequestOutput("r1", 0, 0, [], FinishReason.ERROR, error=error, error_code=code), "prompt"
-    )
-    assert problem.status == status and message in problem.message
-    assert problem.code == (code or ErrorCode.INTERNAL).name.lower()
-    assert "secret" not in problem.event.decode()
-    assert ("retry-after" in problem.headers) == (status == 503)
-
-
-def test_every_error_has_a_status() -> None:
-    assert set(STATUS) == set(ErrorCode) - {ErrorCode.NONE}
-
-
-def test_what_asks_for_nothing_is_passed_over() -> None:
-    body: dict[str, Any] = {"prompt": "x", "user": "me", "echo": False, "logit_bias": None}
-    CompletionAsked.model_validate(body).refuse_what_is_not_served()
-    chat: dict[str, Any] = {"messages": [{"role": "user", "content": "x"}], "tools": []}
-    ChatAsked.model_validate(chat).refuse_what_is_not_served()
-    with pytest.raises(Problem) as caught:
-        ChatAsked.model_validate({**chat, "tools": [{}]}).refuse_what_is_not_served()
-    assert caught.value.param == "tools" and caught.value.status == 400
-
-
-def test_text_needs_a_tokenizer_or_an_engine_without_language() -> None:
-    assert PlainText(True).encode("hü", "prompt") == list("hü".encode())
-    with pytest.raises(Problem, match="no tokenizer"):
-        PlainText(False).encode("h", "prompt")
-    output = RequestOutput("r1", 0, 0, [1, 22])
-    assert PlainText(False).of(output) == " 1 22"

@@ -9,14 +9,14 @@ import pytest
 
 from tokenpipe.api.problems import Problem
 from tokenpipe.api.request_check import TOO_LONG, executor_fields, max_tokens_of
-from tokenpipe.api.request_models import ChatAsked, CompletionAsked
+from tokenpipe.api.request_models import ChatCompletionRequest, CompletionRequest
 from tokenpipe.instance import ModelCard
 
 CARD = ModelCard(("lora", "logit_bias"), 100)
 
 
-def asked(**more: Any) -> CompletionAsked:
-    return CompletionAsked.model_validate({"prompt": "x", **more})
+def asked(**more: Any) -> CompletionRequest:
+    return CompletionRequest.model_validate({"prompt": "x", **more})
 
 
 def test_declared_fields_are_bundled_as_json() -> None:
@@ -25,7 +25,7 @@ def test_declared_fields_are_bundled_as_json() -> None:
     bias = {"größe": [1, None, "\ud800"]}
     extra = executor_fields(asked(logit_bias=bias, lora=0), CARD)
     assert json.loads(extra) == {"lora": 0, "logit_bias": bias}
-    chat = ChatAsked.model_validate({"messages": [{"role": "user"}], "lora": "a"})
+    chat = ChatCompletionRequest.model_validate({"messages": [{"role": "user"}], "lora": "a"})
     assert json.loads(executor_fields(chat, CARD)) == {"lora": "a"}
 
 

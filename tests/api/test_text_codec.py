@@ -5,8 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from tests.postprocess.vocab import real
 from tests.serve.running import Running
+from tokenpipe.api.problems import Problem
+from tokenpipe.api.text_codec import PlainTextCodec
+from tokenpipe.types import RequestOutput
 
 VOCABULARY = real("gpt2_style")
 
@@ -31,3 +36,11 @@ def test_text_in_and_out_and_stop_strings(tmp_path: Path, runtime_dir: Path) -> 
         ended = client.completions.create(**asked, max_tokens=30, stop=["never that", stop])
         assert ended.choices[0].finish_reason == "stop"
         assert ended.choices[0].text == text[: text.index(stop)]
+
+
+def test_text_needs_a_tokenizer_or_an_engine_without_language() -> None:
+    assert PlainTextCodec(True).encode("hü", "prompt") == list("hü".encode())
+    with pytest.raises(Problem, match="no tokenizer"):
+        PlainTextCodec(False).encode("h", "prompt")
+    output = RequestOutput("r1", 0, 0, [1, 22])
+    assert PlainTextCodec(False).text(output) == " 1 22"

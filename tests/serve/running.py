@@ -19,6 +19,7 @@ from typing_extensions import Self
 
 from tests.conftest import eventually
 
+ROOT = Path(__file__).parent.parent.parent
 START_S = 60.0
 SERVE = ("-m", "tokenpipe", "serve")
 RATE = 50.0  # of a synthetic engine, where a test says nothing: its own is for the impatient
@@ -75,8 +76,8 @@ class Running:
                 [sys.executable, *command, str(path), *args],
                 stdout=out,
                 stderr=out,
-                cwd=Path(__file__).parent.parent.parent,
-                env={**os.environ, "PYTHONPATH": str(directory), **(env or {})},
+                cwd=ROOT,
+                env={**os.environ, "PYTHONPATH": f"{directory}{os.pathsep}{ROOT}", **(env or {})},
                 start_new_session=True,
             )
         self.url = ""
@@ -208,3 +209,9 @@ def descendants(pid: int) -> list[int]:
                 found.append(child)
             found += descendants(child)
     return found
+
+
+def sweep(runtime_dir: Path) -> None:
+    """Remove what a killed server left, as an operator does."""
+    command = [sys.executable, "-m", "tokenpipe", "gc", "--runtime-dir", str(runtime_dir)]
+    subprocess.run(command, check=True, capture_output=True)

@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 
 from tests.conftest import eventually
+from tests.serve.caller import Caller, open_streams
 from tests.serve.running import NotStarted, Running, descendants, gone
-from tests.serve.test_deaths import all_hear_of_it, open_streams
-from tests.serve.test_stop import Caller
+from tests.serve.test_deaths import all_hear_of_it
 from tokenpipe import Topology
 from tokenpipe.errors import ConfigError
 from tokenpipe.serve import run

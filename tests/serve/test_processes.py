@@ -16,7 +16,7 @@ from tests.supervisor.test_supervisor import gone
 from tokenpipe.errors import StartupError
 from tokenpipe.serve.processes import REPORT_S, ServerFailed, ServerProcesses
 from tokenpipe.serve.server_resources import server_resources
-from tokenpipe.serve.signals import Interrupted, Signals
+from tokenpipe.serve.signals import SecondSignal, StopSignals
 from tokenpipe.supervisor import Child, ChildSpec
 from tokenpipe.topology import Topology
 
@@ -42,7 +42,7 @@ def processes(
         (tmp_path / f"{role}_of_test.py").write_text(source)
         path = {"PYTHONPATH": str(tmp_path)}
         specs.append(ChildSpec(role, "0", f"{role}_of_test", ("--first",), path))
-    signals = Signals()
+    signals = StopSignals()
     try:
         with server_resources(Topology.from_json_dict(values)) as resources:
             yield ServerProcesses(resources, signals, specs)
@@ -133,7 +133,7 @@ def test_a_second_signal_interrupts_an_end(runtime_dir: Path, tmp_path: Path) ->
         child = started(made)["engine"]
         for number in (signal.SIGTERM, signal.SIGINT):
             made.signals.handle(number, None)
-        with pytest.raises(Interrupted) as second:
+        with pytest.raises(SecondSignal) as second:
             made.end("engine", 30.0)
         assert second.value.number == signal.SIGINT and not gone(child.pid)
         made.kill()

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from tests.conftest import eventually
+from tests.serve.caller import Caller
 from tests.serve.running import Running
-from tests.serve.test_stop import Caller
 
 
 @pytest.mark.parametrize("workers", [1, pytest.param(2, marks=pytest.mark.soak)])

@@ -10,18 +10,18 @@ from pathlib import Path
 
 import pytest
 
-from tokenpipe.serve.signals import SIGNALS, Signals, taken_signals
+from tokenpipe.serve.signals import SIGNALS, StopSignals, stop_signals
 from tokenpipe.supervisor import Supervisor
 
 
 @pytest.mark.parametrize("number", SIGNALS)
 def test_a_signal_is_counted_and_rings(number: signal.Signals) -> None:
-    with taken_signals() as signals:
+    with stop_signals() as signals:
         assert (signals.first, signals.second) == (0, 0)
         os.kill(os.getpid(), number)
         assert (signals.first, signals.second) == (number, 0)
         assert select.select([signals], [], [], 1.0)[0]
-        signals.seen()
+        signals.clear()
         assert not select.select([signals], [], [], 0)[0]
         os.kill(os.getpid(), signal.SIGTERM)
         os.kill(os.getpid(), signal.SIGINT)
@@ -30,25 +30,25 @@ def test_a_signal_is_counted_and_rings(number: signal.Signals) -> None:
 
 def test_the_handlers_before_are_there_again() -> None:
     before = [signal.getsignal(number) for number in SIGNALS]
-    with pytest.raises(KeyError), taken_signals() as signals:
+    with pytest.raises(KeyError), stop_signals() as signals:
         assert signal.getsignal(signal.SIGHUP) == signals.handle
         raise KeyError
     assert [signal.getsignal(number) for number in SIGNALS] == before
 
 
 def test_whoever_ends_anyway_takes_the_next_signal_for_the_second() -> None:
-    with taken_signals() as signals:
-        signals.forget_first()
+    with stop_signals() as signals:
+        signals.expect_second()
         os.kill(os.getpid(), signal.SIGTERM)
         assert signals.second == signal.SIGTERM
         os.kill(os.getpid(), signal.SIGHUP)
-        signals.forget_first()
+        signals.expect_second()
         assert signals.first == -1
 
 
 def test_a_wait_ends_with_a_signal_that_came_before_it_or_with_the_time(tmp_path: Path) -> None:
     children = Supervisor(tmp_path)
-    with taken_signals() as signals:
+    with stop_signals() as signals:
         os.kill(os.getpid(), signal.SIGTERM)
         began = time.monotonic()
         signals.wait(children, 30.0)
@@ -60,7 +60,7 @@ def test_a_wait_ends_with_a_signal_that_came_before_it_or_with_the_time(tmp_path
 
 
 def test_more_signals_than_the_pipe_holds_block_nothing() -> None:
-    signals = Signals()
+    signals = StopSignals()
     for _ in range(10_000):
         signals.handle(signal.SIGTERM, None)
     signals.close()

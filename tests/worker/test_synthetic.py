@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tokenpipe.api.app import DEFAULT_CHAT_TOKENS
+from tokenpipe.api.endpoints import DEFAULT_CHAT_TOKENS
 from tokenpipe.errors import ConfigError
 from tokenpipe.topology import Topology
 from tokenpipe.types import SamplingParams

@@ -1,15 +1,15 @@
-"""Answer HTTP requests in the form of OpenAI's API: the process of an API server.
+"""Serve HTTP requests in the form of OpenAI's API: the process of an API server.
 
 Importing this room imports no web framework.
 """
 
-from .owner import Draining
-from .settings import Settings
-from .start import check_start, load_one
+from .owner import DrainableServer
+from .settings import ApiSettings
+from .start import check_start, load_single
 
 __all__ = [
-    "Draining",
-    "Settings",
+    "ApiSettings",
+    "DrainableServer",
     "check_start",
-    "load_one",
+    "load_single",
 ]

@@ -1,7 +1,7 @@
-"""Run the API server's process: `python -m tokenpipe.api --fd N`. `serve` starts it.
+"""Run the process of the API server: `python -m tokenpipe.api --fd N`. `serve` starts it.
 
-The topology comes as JSON in $TOKENPIPE_TOPOLOGY, the instance in $TOKENPIPE_ENDPOINT. Exit status:
-0 when it was told to stop, 3 when it did not start.
+$TOKENPIPE_TOPOLOGY is the topology as JSON, $TOKENPIPE_ENDPOINT the instance's directory. The exit
+status is 0 after a signal, and 3 where the server did not start.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from tokenpipe.logs import set_up_logs
 from tokenpipe.notify import Notifier, set_title
 from tokenpipe.topology import Topology
 
-from .settings import Settings
+from .settings import ApiSettings
 from .start import run_api
 
-OTHERS = ("uvicorn", "uvicorn.error", "gunicorn.error")
-ACCESS = ("uvicorn.access",)
+ERROR_LOGGERS = ("uvicorn", "uvicorn.error", "gunicorn.error")
+ACCESS_LOGGERS = ("uvicorn.access",)
 _log = logging.getLogger("tokenpipe.api")
 
 
@@ -32,16 +32,20 @@ def main(argv: Sequence[str]) -> int:
     """Serve the socket; return the exit status."""
     parser = argparse.ArgumentParser(prog="python -m tokenpipe.api", description=__doc__)
     parser.add_argument("--fd", type=int, required=True, help="the listening socket")
-    parser.add_argument("--plain-text", action="store_true", help="text without a tokenizer")
-    parser.add_argument("--deadline", type=float, help="monotonic time at which it must be up")
+    parser.add_argument(
+        "--plain-text", action="store_true", help="prompts may be text without a tokenizer"
+    )
+    parser.add_argument(
+        "--deadline", type=float, help="monotonic time at which the start must be over"
+    )
     args = parser.parse_args(argv)
     set_title("tp:api 0")
     topology = Topology.from_json_dict(json.loads(os.environ.pop("TOKENPIPE_TOPOLOGY", "{}")))
     name, log = topology.name or "", topology.log
-    also = OTHERS + ACCESS if topology.api.access_log else OTHERS
+    also = ERROR_LOGGERS + ACCESS_LOGGERS * topology.api.access_log
     set_up_logs("api", "0", instance=name, also=also, form=log.format, level=log.level)
     notifier = Notifier.inherited()
-    settings = Settings(
+    settings = ApiSettings(
         topology=topology,
         endpoint=os.environ[ENDPOINT_VARIABLE],
         fd=args.fd,

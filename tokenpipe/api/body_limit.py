@@ -1,4 +1,4 @@
-"""Refuse bodies that are too large before they are held in memory."""
+"""Refuse a request whose body is too large before all of it is in memory."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from .problems import Problem
 Message = MutableMapping[str, Any]
 
 
-class LimitBody:
-    """An ASGI application around another; counts the bytes of each body."""
+class BodyLimit:
+    """An ASGI middleware that counts the bytes of each request's body."""
 
-    def __init__(self, app: Any, most_bytes: int) -> None:
+    def __init__(self, app: Any, max_bytes: int) -> None:
         self._app = app
-        self._most = most_bytes
+        self._max_bytes = max_bytes
 
     async def __call__(
         self,
@@ -26,33 +26,38 @@ class LimitBody:
         receive: Callable[[], Awaitable[Message]],
         send: Callable[[Message], Awaitable[None]],
     ) -> None:
-        """Pass a call on, unless its body says, or turns out, to be too large."""
+        """Call the application; answer 413 where the body is, or is declared, too large."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        said = next((value for name, value in scope["headers"] if name == b"content-length"), b"0")
-        if int(said) > self._most:
+        headers = scope["headers"]
+        declared = next((value for name, value in headers if name == b"content-length"), b"0")
+        if int(declared) > self._max_bytes:
             await self._refuse(send)
             return
-        taken = 0
-        scope.get("state", {})["send"] = send  # the server's own, for answers of many pieces
+        received = 0
+        scope.get("state", {})["send"] = send  # the server's own, for streamed answers
 
-        async def counted() -> Message:
-            nonlocal taken
+        async def receive_counted() -> Message:
+            nonlocal received
             message = await receive()
-            taken += len(message.get("body", b""))
-            if taken > self._most:
-                raise HTTPException(413, f"the body has more than {self._most} bytes")
+            received += len(message.get("body", b""))
+            if received > self._max_bytes:
+                raise HTTPException(413, self._text)
             return message
 
-        await self._app(scope, counted, send)
+        await self._app(scope, receive_counted, send)
+
+    @property
+    def _text(self) -> str:
+        return f"the body has more than {self._max_bytes} bytes"
 
     async def _refuse(self, send: Callable[[Message], Awaitable[None]]) -> None:
-        raw = json.dumps(Problem(413, f"the body has more than {self._most} bytes").body).encode()
-        head = [
+        raw = json.dumps(Problem(413, self._text).body).encode()
+        headers = [
             (b"content-type", b"application/json"),
             (b"content-length", b"%d" % len(raw)),
             (b"connection", b"close"),
         ]
-        await send({"type": "http.response.start", "status": 413, "headers": head})
+        await send({"type": "http.response.start", "status": 413, "headers": headers})
         await send({"type": "http.response.body", "body": raw})

@@ -1,4 +1,4 @@
-"""Make one prompt of a conversation, by the template that comes with a model."""
+"""Make one prompt of a conversation, with the template that comes with the model."""
 
 from __future__ import annotations
 
@@ -20,9 +20,10 @@ CONFIG_FILE = "tokenizer_config.json"
 
 
 class ChatTemplate:
-    """A Jinja template in the manner of Hugging Face, run in a sandbox."""
+    """A Jinja template as Hugging Face's models have it. It runs in a sandbox."""
 
     def __init__(self, source: str, tokens: Mapping[str, str], name: str) -> None:
+        """`tokens` are the special tokens by name, `name` the file. Raises ConfigError."""
         environment = ImmutableSandboxedEnvironment(trim_blocks=True, lstrip_blocks=True)
         environment.globals["raise_exception"] = _raise
         environment.filters["tojson"] = _tojson
@@ -34,7 +35,7 @@ class ChatTemplate:
 
     @classmethod
     def read(cls, path: Path) -> ChatTemplate:
-        """Read a template's file. Raises ConfigError."""
+        """Read the file of a template. Raises ConfigError."""
         try:
             source = path.read_text(encoding="utf-8")
         except (OSError, UnicodeDecodeError) as error:
@@ -43,7 +44,7 @@ class ChatTemplate:
 
     @classmethod
     def beside(cls, tokenizer: Path) -> ChatTemplate | None:
-        """Find the template that lies beside a tokenizer.json, None where there is none."""
+        """Return the template in the folder of a tokenizer.json, None where there is none."""
         alone = tokenizer.with_name(TEMPLATE_FILE)
         if alone.is_file():
             return cls.read(alone)
@@ -52,18 +53,21 @@ class ChatTemplate:
         return cls(source, tokens, str(path)) if source else None
 
     def render(self, messages: Sequence[ChatMessage]) -> str:
-        """Return the prompt. Raises Problem, a 400, where the template refuses."""
-        said = [{**message.model_dump(exclude_none=True)} for message in messages]
-        for one, message in zip(said, messages, strict=True):
-            one["content"] = message.text
+        """Return the text of the prompt. Raises Problem, a 400, where the template fails."""
+        dumped = [
+            {**message.model_dump(exclude_none=True), "content": message.text}
+            for message in messages
+        ]
         try:
-            return self._template.render(messages=said, add_generation_prompt=True, **self._tokens)
+            return self._template.render(
+                messages=dumped, add_generation_prompt=True, **self._tokens
+            )
         except TemplateError as error:
             raise Problem(400, f"messages: {error}", param="messages") from None
 
 
 def _config(path: Path) -> tuple[str, dict[str, str]]:
-    """Return (template, special tokens by name) of a tokenizer_config.json."""
+    """Return (template, special tokens by name) from a tokenizer_config.json."""
     try:
         raw = json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
@@ -76,9 +80,9 @@ def _config(path: Path) -> tuple[str, dict[str, str]]:
         if name.endswith("_token") and isinstance(text, str):
             tokens[name] = text
     template = raw.get("chat_template") or ""
-    if isinstance(template, list):  # several, by name
-        named = {entry.get("name"): entry.get("template") for entry in template}
-        template = named.get("default") or ""
+    if isinstance(template, list):  # several templates, by name
+        by_name = {entry.get("name"): entry.get("template") for entry in template}
+        template = by_name.get("default") or ""
     return str(template), tokens
 
 

@@ -1,4 +1,4 @@
-"""Hold this process's client, through the lives of the engine."""
+"""Hold this process's client of the engine, and open another one where the engine has died."""
 
 from __future__ import annotations
 
@@ -18,60 +18,60 @@ _log = logging.getLogger("tokenpipe.api")
 
 
 class EngineLink:
-    """A client while the engine is there; looks for the next one while it is not.
+    """The client, where the engine is there.
 
-    `open` the first time, then `keep` as a task; both in the event loop that serves.
+    Await `open` once, then run `keep_open` as a task. Both run in the event loop of the server.
     """
 
     def __init__(self, endpoint: str) -> None:
         self._endpoint = endpoint
         self._client: AsyncClient | None = None
-        self._why = "the engine is not there yet"
-        self._given_up = False
+        self._why = "the engine has not started yet"  # why there is no client
+        self._stopped = False
 
     def client(self) -> AsyncClient:
-        """Return the client. Raises Problem, a 503, while the engine is away."""
+        """Return the client. Raises Problem, a 503, while there is none."""
         client = self._client
         if client is None or client.lost is not None:
-            raise unavailable(self.trouble or self._why)
+            raise unavailable(self.absence_reason or self._why)
         return client
 
     @property
-    def trouble(self) -> str:
-        """Why there is no client, "" while there is one."""
+    def absence_reason(self) -> str:
+        """Why there is no client; "" where there is one."""
         client = self._client
         if client is None:
             return self._why
         return "" if client.lost is None else str(client.lost)
 
     def abort(self, request_id: str) -> int:
-        """Ask for the end of this process's requests of that id; return how many there are."""
+        """Abort this process's requests of an id; return how many there are."""
         client = self._client
         return 0 if client is None or client.lost is not None else client.abort(request_id)
 
     async def open(self, deadline: float, clock: Callable[[], float] = time.monotonic) -> None:
-        """Attach to the instance. Raises what the last attempt raised, at the deadline."""
+        """Open the client. Raises at the deadline what the last attempt raised."""
         while True:
             try:
                 await self._attach()
             except TokenpipeError:
-                if self._given_up or clock() >= deadline:
+                if self._stopped or clock() >= deadline:
                     raise
                 await asyncio.sleep(RETRY_S)
             else:
                 return
 
-    def give_up(self) -> None:
-        """Let `open` end now, attached or not."""
-        self._given_up = True
+    def stop_opening(self) -> None:
+        """Make `open` raise after its present attempt."""
+        self._stopped = True
 
-    async def keep(self) -> None:
-        """Replace a client that is lost, for ever; cancel it to end it."""
+    async def keep_open(self) -> None:
+        """Replace a client that is lost, again and again, until the task is cancelled."""
         while True:
             await asyncio.sleep(RETRY_S)
             client = self._client
             if client is not None and client.lost is not None:
-                self._why = self.trouble
+                self._why = self.absence_reason
                 _log.error("%s", self._why)
                 self._client = None
                 await client.aclose()
@@ -89,7 +89,7 @@ class EngineLink:
         self._client = client
 
     async def close(self) -> None:
-        """Give the client back."""
+        """Close the client."""
         client, self._client = self._client, None
         self._why = "the server is shutting down"
         if client is not None:

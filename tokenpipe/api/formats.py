@@ -1,4 +1,4 @@
-"""Write outputs in the form of one endpoint: chunks of a stream, or the whole answer."""
+"""Write outputs in the format of one endpoint: the events of a stream, or one JSON object."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from typing import Any, Protocol
 
 from tokenpipe.types import RequestOutput, TokenLogprobs, Usage
 
-from .text_codec import Text
+from .text_codec import TextCodec
 
 LOWEST = -9999.0
-"""What stands for a log probability of minus infinity, which JSON cannot say."""
+"""Stands for a log probability of minus infinity, which JSON cannot express."""
 
 
 @dataclass(slots=True)
-class Choice:
-    """What one choice of an answer has so far."""
+class ChoiceBuffer:
+    """The outputs of one choice, until the response is sent as a whole."""
 
     text: list[str] = field(default_factory=list)
     token_ids: list[int] = field(default_factory=list)
@@ -30,7 +30,7 @@ class Choice:
     stop_reason: int | str | None = None
 
     def add(self, text: str, output: RequestOutput) -> None:
-        """Append a delta."""
+        """Append an output and its text."""
         self.text.append(text)
         self.token_ids += output.token_ids
         self.logprobs += output.logprobs or ()
@@ -40,26 +40,26 @@ class Choice:
             self.stop_reason = output.stop_reason
 
 
-class Form(Protocol):
-    """One endpoint's way to write an answer."""
+class EndpointFormat(Protocol):
+    """The format of one endpoint's responses."""
 
-    prompt_field: str  # of the request
+    prompt_field: str  # the request's field that has the prompt
 
     def opening(self, choices: int) -> bytes:
-        """Return the events that come before any text."""
+        """Return the events that precede all text."""
 
     def chunk(self, index: int, text: str, output: RequestOutput) -> bytes:
-        """Return the event of a delta of choice `index`."""
+        """Return the event of an output of the choice with this index."""
 
     def usage(self, usage: Usage) -> bytes:
-        """Return the event that holds a stream's usage."""
+        """Return the event with the usage of a stream."""
 
-    def whole(self, choices: Sequence[Choice], usage: Usage) -> dict[str, Any]:
-        """Return the JSON of an answer that is not streamed."""
+    def whole(self, choices: Sequence[ChoiceBuffer], usage: Usage) -> dict[str, Any]:
+        """Return the JSON object of a response that is not streamed."""
 
 
-class _Form:
-    """What the two forms share. A stream's chunk is put together from bytes made once."""
+class _SharedFormat:
+    """The parts that both formats share. A chunk is joined from text that is made once."""
 
     prompt_field: str
     id_prefix: str
@@ -69,24 +69,25 @@ class _Form:
     after_text: str
 
     def __init__(
-        self, request_id: str, model: str, text: Text, *, with_usage: bool, with_ids: bool
+        self, request_id: str, model: str, codec: TextCodec, *, with_usage: bool, with_ids: bool
     ) -> None:
+        """`with_usage`: a stream has its usage. `with_ids`: choices have their token ids."""
         self.id = f"{self.id_prefix}-{request_id}"
         self.created = int(time.time())
         self.model = model
-        self.text = text
+        self.codec = codec
         self._with_ids = with_ids
         head = {"id": self.id, "object": self.chunk_object}
         head |= {"created": self.created, "model": model}  # type: ignore[dict-item]
         self._head = "data: " + json.dumps(head)[:-1] + ',"choices":['
         self._tail = '],"usage":null}\n\n' if with_usage else "]}\n\n"
-        self._usual = f'"finish_reason":null}}{self._tail}'
+        self._plain_end = f'"finish_reason":null}}{self._tail}'
 
     def chunk(self, index: int, text: str, output: RequestOutput) -> bytes:
-        """Return the event of a delta of choice `index`."""
-        said = f'{self._head}{{"index":{index},{self.before_text}{quoted(text)}{self.after_text},'
+        """Return the event of an output of the choice with this index."""
+        begin = f'{self._head}{{"index":{index},{self.before_text}{quoted(text)}{self.after_text},'
         if output.finish_reason is None and output.logprobs is None and not self._with_ids:
-            return f'{said}"logprobs":null,{self._usual}'.encode("ascii")
+            return f'{begin}"logprobs":null,{self._plain_end}'.encode("ascii")
         rest: dict[str, Any] = {"logprobs": self.logprobs(output.logprobs, output.offset)}
         if self._with_ids:
             rest["token_ids"] = output.token_ids
@@ -94,17 +95,17 @@ class _Form:
         rest["finish_reason"] = None if reason is None else str(reason)
         if reason is not None:
             rest["stop_reason"] = output.stop_reason
-        return f"{said}{json.dumps(rest)[1:]}{self._tail}".encode("ascii")
+        return f"{begin}{json.dumps(rest)[1:]}{self._tail}".encode("ascii")
 
     def usage(self, usage: Usage) -> bytes:
-        """Return the event that holds a stream's usage."""
+        """Return the event with the usage of a stream."""
         return f'{self._head}],"usage":{json.dumps(usage_dict(usage))}}}\n\n'.encode("ascii")
 
-    def whole(self, choices: Sequence[Choice], usage: Usage) -> dict[str, Any]:
-        """Return the JSON of an answer that is not streamed."""
-        said = []
+    def whole(self, choices: Sequence[ChoiceBuffer], usage: Usage) -> dict[str, Any]:
+        """Return the JSON object of a response that is not streamed."""
+        entries = []
         for index, choice in enumerate(choices):
-            one = {
+            entry = {
                 "index": index,
                 **self.content("".join(choice.text)),
                 "logprobs": self.logprobs(choice.logprobs or None, 0),
@@ -112,44 +113,44 @@ class _Form:
                 "stop_reason": choice.stop_reason,
             }
             if self._with_ids:
-                one["token_ids"] = choice.token_ids
+                entry["token_ids"] = choice.token_ids
             if choice.prompt_logprobs:
-                one["prompt_logprobs"] = [self._of_prompt(e) for e in choice.prompt_logprobs]
-            said.append(one)
+                entry["prompt_logprobs"] = [self._of_prompt(e) for e in choice.prompt_logprobs]
+            entries.append(entry)
         return {
             "id": self.id,
             "object": self.whole_object,
             "created": self.created,
             "model": self.model,
-            "choices": said,
+            "choices": entries,
             "usage": usage_dict(usage),
         }
 
     def _of_prompt(self, entry: TokenLogprobs | None) -> dict[str, Any] | None:
-        """Return the logprobs of a prompt's token in vLLM's shape: by id, its own first."""
+        """Return the logprobs of a prompt token as vLLM writes them: by id, its own id first."""
         if entry is None:
             return None
         own = entry.token_ids[0]
-        said: dict[str, Any] = {}
+        by_id: dict[str, Any] = {}
         for nth, (token, value) in enumerate(zip(entry.token_ids, entry.logprobs, strict=True)):
             rank = entry.rank if token == own else nth
-            name = self.text.of_token(token)
-            said.setdefault(
-                str(token), {"logprob": finite(value), "rank": rank, "decoded_token": name}
+            text = self.codec.token_text(token)
+            by_id.setdefault(
+                str(token), {"logprob": finite(value), "rank": rank, "decoded_token": text}
             )
-        return said
+        return by_id
 
     def content(self, text: str) -> dict[str, Any]:
-        """Return the text of a whole answer in its field."""
+        """Return the field that has the text of a whole choice."""
         raise NotImplementedError
 
-    def logprobs(self, found: list[TokenLogprobs] | None, offset: int) -> dict[str, Any] | None:
-        """Return logprobs in the endpoint's shape."""
+    def logprobs(self, entries: list[TokenLogprobs] | None, offset: int) -> dict[str, Any] | None:
+        """Return logprobs in the format of the endpoint."""
         raise NotImplementedError
 
 
-class CompletionForm(_Form):
-    """The form of /v1/completions."""
+class CompletionFormat(_SharedFormat):
+    """The format of /v1/completions."""
 
     prompt_field = "prompt"
     id_prefix = "cmpl"
@@ -161,28 +162,28 @@ class CompletionForm(_Form):
         return b""
 
     def content(self, text: str) -> dict[str, Any]:
-        """Return the text of a whole answer in its field."""
+        """Return the field that has the text of a whole choice."""
         return {"text": text}
 
-    def logprobs(self, found: list[TokenLogprobs] | None, offset: int) -> dict[str, Any] | None:
-        """Return lists side by side, an entry a token."""
-        if found is None:
+    def logprobs(self, entries: list[TokenLogprobs] | None, offset: int) -> dict[str, Any] | None:
+        """Return three lists that have an entry for each token."""
+        if entries is None:
             return None
-        name = self.text.of_token
-        tokens = [name(entry.token_ids[0]) for entry in found]
+        text = self.codec.token_text
+        tokens = [text(entry.token_ids[0]) for entry in entries]
         tops = [
-            {name(i): finite(v) for i, v in list(zip(e.token_ids, e.logprobs, strict=True))[1:]}
-            for e in found
+            {text(i): finite(v) for i, v in list(zip(e.token_ids, e.logprobs, strict=True))[1:]}
+            for e in entries
         ]
         return {
             "tokens": tokens,
-            "token_logprobs": [finite(entry.logprobs[0]) for entry in found],
+            "token_logprobs": [finite(entry.logprobs[0]) for entry in entries],
             "top_logprobs": tops if any(tops) else None,
         }
 
 
-class ChatForm(_Form):
-    """The form of /v1/chat/completions."""
+class ChatFormat(_SharedFormat):
+    """The format of /v1/chat/completions."""
 
     prompt_field = "messages"
     id_prefix = "chatcmpl"
@@ -191,50 +192,50 @@ class ChatForm(_Form):
     before_text, after_text = '"delta":{"content":', "}"
 
     def opening(self, choices: int) -> bytes:
-        """Return an event for each choice that says who speaks."""
+        """Return an event for each choice, which names the assistant's role."""
         return b"".join(
             (
                 f'{self._head}{{"index":{index},"delta":{{"role":"assistant","content":""}},'
-                f'"logprobs":null,{self._usual}'
+                f'"logprobs":null,{self._plain_end}'
             ).encode("ascii")
             for index in range(choices)
         )
 
     def content(self, text: str) -> dict[str, Any]:
-        """Return the text of a whole answer in its field."""
+        """Return the field that has the text of a whole choice."""
         return {"message": {"role": "assistant", "content": text}}
 
-    def logprobs(self, found: list[TokenLogprobs] | None, offset: int) -> dict[str, Any] | None:
-        """Return an entry a token, with its alternatives."""
-        return None if found is None else {"content": [self._entry(entry) for entry in found]}
+    def logprobs(self, entries: list[TokenLogprobs] | None, offset: int) -> dict[str, Any] | None:
+        """Return an entry for each token, with its alternatives."""
+        return None if entries is None else {"content": [self._entry(entry) for entry in entries]}
 
     def _entry(self, entry: TokenLogprobs) -> dict[str, Any]:
-        said = [
+        own, *alternatives = [
             self._token(token, value)
             for token, value in zip(entry.token_ids, entry.logprobs, strict=True)
         ]
-        return {**said[0], "top_logprobs": said[1:]}
+        return {**own, "top_logprobs": alternatives}
 
     def _token(self, token: int, value: float | None) -> dict[str, Any]:
-        name = self.text.of_token(token)
-        return {"token": name, "logprob": finite(value), "bytes": list(name.encode())}
+        text = self.codec.token_text(token)
+        return {"token": text, "logprob": finite(value), "bytes": list(text.encode())}
 
 
 def finite(value: float | None) -> float | None:
-    """Return a log probability as JSON can say it: NaN is null, minus infinity `LOWEST`."""
+    """Return a log probability that JSON can express: null for NaN, `LOWEST` for -infinity."""
     if value is None or math.isnan(value):
         return None
     return max(value, LOWEST) if value < 0 else min(value, 0.0) if math.isinf(value) else value
 
 
 def usage_dict(usage: Usage) -> dict[str, Any]:
-    """Return usage in OpenAI's words; of reasoning only where the engine speaks of it."""
-    said: dict[str, Any] = {
+    """Return the usage as OpenAI writes it; reasoning tokens only where the engine counts them."""
+    fields: dict[str, Any] = {
         "prompt_tokens": usage.prompt_tokens,
         "completion_tokens": usage.completion_tokens,
         "total_tokens": usage.prompt_tokens + usage.completion_tokens,
         "prompt_tokens_details": {"cached_tokens": usage.cached_tokens},
     }
     if usage.reasoning_tokens is not None:
-        said["completion_tokens_details"] = {"reasoning_tokens": usage.reasoning_tokens}
-    return said
+        fields["completion_tokens_details"] = {"reasoning_tokens": usage.reasoning_tokens}
+    return fields

@@ -1,4 +1,4 @@
-"""Read the outputs of several requests as they come, at the pace of one reader."""
+"""Read the outputs of several requests in the order in which they come."""
 
 from __future__ import annotations
 
@@ -10,33 +10,37 @@ from tokenpipe.types import RequestOutput
 
 
 async def merged(
-    outputs: Sequence[AsyncStream | AsyncSamples],
+    streams: Sequence[AsyncStream | AsyncSamples],
 ) -> AsyncIterator[tuple[int, RequestOutput]]:
-    """Yield (which, output); what is not taken here waits in its own stream, bounded there."""
+    """Yield (index of the stream, output). Raises what a stream raises.
+
+    At most one output is taken ahead of the reader; the others wait in their streams, which are
+    bounded.
+    """
     queue: asyncio.Queue[tuple[int, RequestOutput | BaseException | None]] = asyncio.Queue(1)
 
-    async def pump(which: int) -> None:
+    async def pump(index: int) -> None:
         try:
-            async for output in outputs[which]:
-                await queue.put((which, output))
+            async for output in streams[index]:
+                await queue.put((index, output))
         except asyncio.CancelledError:
             raise
         except BaseException as error:
-            await queue.put((which, error))
+            await queue.put((index, error))
         else:
-            await queue.put((which, None))
+            await queue.put((index, None))
 
-    pumps = [asyncio.create_task(pump(which)) for which in range(len(outputs))]
+    pumps = [asyncio.create_task(pump(index)) for index in range(len(streams))]
     try:
-        left = len(pumps)
-        while left:
-            which, output = await queue.get()
+        running = len(pumps)
+        while running:
+            index, output = await queue.get()
             if isinstance(output, BaseException):
                 raise output
             if output is None:
-                left -= 1
+                running -= 1
             else:
-                yield which, output
+                yield index, output
     finally:
         for task in pumps:
             task.cancel()

@@ -1,27 +1,30 @@
-"""Describe the owner of a server that runs in the owner's own process."""
+"""Describe what an API server and its owner call on each other where both are one process."""
 
 from __future__ import annotations
 
 from typing import Protocol
 
 
-class Draining(Protocol):
-    """A server, for its owner."""
+class DrainableServer(Protocol):
+    """The server, as its owner sees it."""
 
     started: bool
 
     def drain(self, patience_s: float | None = None) -> None:
-        """Begin to end; open answers have so long, by default what the topology says."""
+        """Admit no new call, and end once every open response is over.
+
+        Open responses have `patience_s`, by default what the topology says.
+        """
 
 
-class Owner(Protocol):
-    """What a server that is one process with its owner must do for it.
+class ServerOwner(Protocol):
+    """The owner, as the server sees it: a context manager that the server's lifespan enters.
 
-    It is entered in the lifespan before anything else, and left when every answer is over and the
-    client is closed: then it ends what stands behind the server.
+    The lifespan enters it before anything else. It leaves it when every response is over and the
+    client is closed; then the owner ends what the server needed.
     """
 
-    def begins(self, server: Draining) -> None:
+    def begins(self, server: DrainableServer) -> None:
         """Take the server, which is about to run."""
 
     def __enter__(self) -> object: ...

@@ -1,8 +1,8 @@
-"""Serve with several workers: gunicorn keeps them, each is a uvicorn with a client of its own.
+"""Serve with several workers: gunicorn forks them, and each runs uvicorn with its own client.
 
-Before the fork there is neither a lane nor a thread: the app, and with it the client, is made in
-the worker. The supervisor judges liveness by the workers' notifications. So gunicorn's timeout,
-which would also end workers that are still starting, is off.
+Before the fork there is no lane and no thread, because each worker makes its own app and client.
+The supervisor judges by the workers' notifications whether they live. So gunicorn's timeout is
+off; it would also end workers that still start.
 """
 
 from __future__ import annotations
@@ -28,17 +28,17 @@ from tokenpipe.supervisor import GiveUp, RestartPolicy
 from .app import make_app
 from .server import CLOSE_S, DrainingServer, make_config
 from .server_state import ServerState
-from .settings import Settings
+from .settings import ApiSettings
 
 PR_SET_PDEATHSIG = 1
-SPARE_S = CLOSE_S + 1.0  # of the manager's patience, past that of the workers
+SPARE_S = CLOSE_S + 1.0  # the manager waits so much longer than its workers drain
 _log = logging.getLogger("tokenpipe.serve")
-_settings: list[Settings] = []  # the manager's; a worker inherits it by its fork
-_restarts: list[RestartPolicy] = []  # of its workers, counted together
+_settings: list[ApiSettings] = []  # of the manager; each worker inherits it by its fork
+_restarts: list[RestartPolicy] = []  # of all workers, counted together
 
 
 class ApiWorker(UvicornWorker):  # type: ignore[misc]
-    """A worker whose end is the same as that of a server alone."""
+    """A worker that ends as a server of one process does."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -61,8 +61,8 @@ class ApiWorker(UvicornWorker):  # type: ignore[misc]
             raise
 
 
-def run(settings: Settings) -> int:
-    """Serve until told to stop; return the exit status."""
+def run(settings: ApiSettings) -> int:
+    """Serve until a signal; return the exit status."""
     _settings[:] = [settings]
     topology = settings.topology
     _restarts[:] = [RestartPolicy.of(topology.policies, topology.api.workers)]
@@ -71,7 +71,7 @@ def run(settings: Settings) -> int:
 
 
 class _Manager(BaseApplication):  # type: ignore[misc]
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: ApiSettings) -> None:
         self._ours = settings
         super().__init__()
 
@@ -95,11 +95,11 @@ class _Manager(BaseApplication):  # type: ignore[misc]
             self.cfg.set(name, value)
 
     def load(self) -> Any:
-        raise AssertionError("each worker makes its own app")
+        raise AssertionError("each worker makes an app of its own")
 
 
 class _Logger:
-    """Send gunicorn's lines to the loggers that were set up; it would configure its own."""
+    """Send gunicorn's lines to the loggers that exist; gunicorn would configure loggers itself."""
 
     def __init__(self, cfg: Any) -> None:
         self.cfg = cfg
@@ -107,39 +107,40 @@ class _Logger:
         self.access_log = logging.getLogger("gunicorn.access")
 
     def setup(self, cfg: Any) -> None:
-        """PeerEvent nothing."""
+        """Change nothing."""
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self.error_log, name)
 
     def access(self, *_: Any) -> None:
-        """Leave access lines to uvicorn."""
+        """Log nothing: uvicorn logs accesses."""
 
     def reopen_files(self) -> None:
-        """PeerEvent nothing: there are none."""
+        """Change nothing: there are no files."""
 
     def close_on_exec(self) -> None:
-        """PeerEvent nothing: nothing is executed."""
+        """Change nothing: no program is executed."""
 
 
 def _post_fork(_arbiter: Arbiter, worker: Worker) -> None:
     (settings,) = _settings
-    # The manager has one thread, so this fires at its death and not before.
+    # It fires when the thread that forked dies. The manager has one thread, so it fires when the
+    # manager dies.
     ctypes.CDLL(None, use_errno=True).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
     if os.getppid() != worker.ppid:
-        os._exit(1)  # it died before that
+        os._exit(1)  # the manager died before the call
     set_title(f"tp:api {worker.age}")
     log, name = settings.topology.log, settings.topology.name or ""
     also = ["uvicorn", "uvicorn.error"] + ["uvicorn.access"] * settings.topology.api.access_log
-    form, level = log.format, log.level
-    set_up_logs("api", str(worker.age), instance=name, also=also, form=form, level=level)
+    rank = str(worker.age)
+    set_up_logs("api", rank, instance=name, also=also, form=log.format, level=log.level)
 
 
 def _child_exit(arbiter: Arbiter, worker: Worker) -> None:
     (settings,) = _settings
     settings.notifier.left(worker.pid)
     if not arbiter.LISTENERS:
-        return  # it stops, and this worker was told to end
+        return  # the manager stops, and told this worker to end
     verdict = _restarts[0].died("api", "the workers", time.monotonic())
     what = f"API worker {worker.age} (pid {worker.pid}) died; {verdict}"
     if isinstance(verdict, GiveUp):

@@ -1,4 +1,4 @@
-"""Say what went wrong in OpenAI's form: status, message, type, the field's name, a code."""
+"""Errors of the API in OpenAI's form: status, message, type, the name of a field, a code."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tokenpipe.errors import first_line
 from tokenpipe.types import ErrorCode, RequestOutput
 
 RETRY_AFTER_S = 1
-PROMPT = "prompt_token_ids"  # what the pipeline calls the prompt; each endpoint has its own name
+PROMPT = "prompt_token_ids"  # the pipeline's name of the prompt; each endpoint has its own
 STATUS = {
     ErrorCode.INVALID: 400,
     ErrorCode.UNAVAILABLE: 503,
@@ -19,11 +19,11 @@ STATUS = {
     ErrorCode.GAP: 503,
     ErrorCode.INTERNAL: 500,
 }
-"""The HTTP status of each error of a request: 503 is what another attempt may not meet again."""
+"""The HTTP status of each error code. A 503 means that another attempt may succeed."""
 
 
 class Problem(Exception):
-    """An answer that is an error. `param` is the field to blame, where one is."""
+    """An error that is the answer to a call. `param` is the name of the field to blame, or None."""
 
     def __init__(
         self,
@@ -41,7 +41,7 @@ class Problem(Exception):
 
     @property
     def body(self) -> dict[str, Any]:
-        """The JSON of it."""
+        """The JSON body of the answer."""
         kind = "invalid_request_error" if self.status < 500 else "server_error"
         if self.status == 503:
             kind = "service_unavailable"
@@ -56,28 +56,28 @@ class Problem(Exception):
 
     @property
     def headers(self) -> Mapping[str, str]:
-        """What goes beside it."""
+        """The headers that only an error has."""
         return {"retry-after": str(RETRY_AFTER_S)} if self.status == 503 else {}
 
     @property
     def event(self) -> bytes:
-        """The last event of a stream that had begun."""
+        """The error as the last event of a stream that has begun."""
         return b"data: " + json.dumps(self.body).encode() + b"\n\n"
 
 
 def unavailable(message: str) -> Problem:
-    """Say that it may work in a moment, or at another server."""
+    """Return a 503: another attempt may succeed, in a moment or at another server."""
     return Problem(503, message, code="unavailable")
 
 
 def of_output(output: RequestOutput, prompt_field: str) -> Problem:
-    """Say what an output with finish reason "error" means for its caller.
+    """Return the error of an output whose finish reason is "error".
 
-    `prompt_field` is what the endpoint calls `prompt_token_ids`.
+    `prompt_field` is the endpoint's name of `prompt_token_ids`.
     """
     code = output.error_code or ErrorCode.INTERNAL
     text = output.error or "the request failed"
     if code is not ErrorCode.INVALID:
-        text = first_line(text)
+        text = first_line(text)  # the end of a log may follow
     field = prompt_field if output.error_field == PROMPT else output.error_field
     return Problem(STATUS[code], text, param=field, code=code.name.lower())

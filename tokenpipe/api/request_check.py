@@ -1,6 +1,6 @@
-"""Judge a request by the model card: fields of the executor's own, and the length of a sequence.
+"""Judge a request by the model card: the executor's own fields, and the length of the sequence.
 
-What is refused here never reaches the engine.
+A request that is refused here never reaches the engine.
 """
 
 from __future__ import annotations
@@ -10,19 +10,19 @@ import json
 from tokenpipe.instance import ModelCard
 
 from .problems import Problem
-from .request_models import Asked
+from .request_models import GenerationRequest
 
 TOO_LONG = "context_length_exceeded"  # OpenAI's code
 
 
-def executor_fields(asked: Asked, card: ModelCard) -> bytes:
-    """Return the request's fields that the executor accepts: one JSON object, b"" without any.
+def executor_fields(body: GenerationRequest, card: ModelCard) -> bytes:
+    """Return the fields that the executor accepts as one JSON object; b"" where there are none.
 
     A field that is null counts as absent. Raises Problem, a 400 that names the field, where a field
-    would change the answer and is not served.
+    would change the response and is not served.
     """
-    asked.refuse_what_is_not_served(card.request_fields)
-    given = asked.model_extra or {}
+    body.refuse_what_is_not_served(card.request_fields)
+    given = body.model_extra or {}
     fields = {name: given[name] for name in card.request_fields if given.get(name) is not None}
     return json.dumps(fields).encode() if fields else b""
 
@@ -33,12 +33,12 @@ def max_tokens_of(
     """Return how many tokens the output of one prompt may have.
 
     Args:
-        given: name and value of the field that says it; None where the request does not.
-        default: how many without that field, as far as the model has room for them.
-        prompt: name of the prompt's field, and how many tokens the prompt has.
+        given: name and value of the field that says it; None where the caller gave none.
+        default: the number without that field, where the model has room for so many.
+        prompt: name of the prompt's field, and the number of the prompt's tokens.
         card: its `max_model_len` bounds prompt and output together.
 
-    Raises Problem, a 400 with OpenAI's code, where they do not fit.
+    Raises Problem, a 400 with OpenAI's code, where prompt and output do not fit.
     """
     field, length = prompt
     most = card.max_model_len
@@ -46,12 +46,12 @@ def max_tokens_of(
         return default if given is None else given[1]
     left = most - length
     if left < 1:
-        said = f"{field}: {length} tokens; max_model_len is {most}, of which the output needs one"
-        raise Problem(400, said, param=field, code=TOO_LONG)
+        what = f"{field}: {length} tokens leave no room for the output (max_model_len is {most})"
+        raise Problem(400, what, param=field, code=TOO_LONG)
     if given is None:
         return min(default, left)
     name, wanted = given
     if wanted > left:
-        said = f"{name}: {length} prompt tokens and {wanted} more exceed max_model_len {most}"
-        raise Problem(400, said, param=name, code=TOO_LONG)
+        what = f"{name}: {wanted} and the prompt's {length} tokens exceed max_model_len {most}"
+        raise Problem(400, what, param=name, code=TOO_LONG)
     return wanted

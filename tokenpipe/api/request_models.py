@@ -1,6 +1,6 @@
-"""What a caller may ask for, in the words of OpenAI's API and the usual additions of vLLM.
+"""The bodies of requests: the fields of OpenAI's API, and the usual ones that vLLM adds.
 
-A field that would change the answer and is not served is refused by name, never passed over.
+A field that would change the response and is not served is refused by name. It is never ignored.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ Ids = list[TokenId]
 MAX_N = 128
 MAX_STOPS = 16
 
-# What may be one thing or another: pydantic would say of each why it is not that.
-EITHER = {
+# Fields of several types. Pydantic would give an error for each of the types.
+UNION_ERRORS = {
     "prompt": "must be a text, a list of token ids (integers from 0 to 2147483647), or a list of"
     " either",
     "stop": f"must be a string, or a list of at most {MAX_STOPS}",
     "content": 'must be a text, or a list of parts {"type": "text", "text": ...}',
 }
 
-# A field that is not served, and the values of it that ask for nothing.
+# Fields that are not served, and those of their values that change nothing.
 _NEUTRAL: dict[str, tuple[Any, ...]] = {
     "best_of": (None, 1),
     "echo": (None, False),
@@ -53,13 +53,13 @@ _NEUTRAL: dict[str, tuple[Any, ...]] = {
 
 
 class StreamOptions(BaseModel):
-    """What a stream holds beside its chunks."""
+    """What a stream has beside its chunks."""
 
     include_usage: bool = False
 
 
-class Asked(BaseModel):
-    """What both endpoints have in common. Fields of no effect here (`user`) are passed over."""
+class GenerationRequest(BaseModel):
+    """The fields that both endpoints have. A field without an effect here (`user`) is ignored."""
 
     model_config = ConfigDict(extra="allow")
 
@@ -85,15 +85,15 @@ class Asked(BaseModel):
     stream_interval_ms: Annotated[int, Field(ge=0, le=60_000)] = 0
 
     def refuse_what_is_not_served(self, declared: Collection[str] = ()) -> None:
-        """Raise Problem, a 400 that names the field; fields that the executor declared pass."""
+        """Raise Problem, a 400 that names the field. The fields in `declared` are served."""
         for name, value in (self.model_extra or {}).items():
             if name in _NEUTRAL and value not in _NEUTRAL[name] and name not in declared:
                 raise Problem(400, f"{name}: not supported", param=name, code="unsupported")
         if self.stream_options is not None and not self.stream:
             raise Problem(400, "stream_options: only with stream", param="stream_options")
         if self.prompt_logprobs is not None and self.stream:
-            said = "prompt_logprobs: not with stream"
-            raise Problem(400, said, param="prompt_logprobs", code="unsupported")
+            what = "prompt_logprobs: not with stream"
+            raise Problem(400, what, param="prompt_logprobs", code="unsupported")
 
     @property
     def stops(self) -> tuple[str, ...]:
@@ -103,7 +103,7 @@ class Asked(BaseModel):
         return (self.stop,) if isinstance(self.stop, str) else tuple(self.stop)
 
     def params(self, max_tokens: int, logprobs: int | None) -> SamplingParams:
-        """Return what the pipeline is told. Raises Problem where the values do not fit."""
+        """Return the parameters of the request. Raises Problem where a value is wrong."""
         given: dict[str, Any] = {
             "n": self.n,
             "temperature": self.temperature,
@@ -131,7 +131,7 @@ class Asked(BaseModel):
             raise Problem(400, str(error), param=error.field) from None
 
 
-class CompletionAsked(Asked):
+class CompletionRequest(GenerationRequest):
     """The body of POST /v1/completions."""
 
     prompt: str | Ids | list[str] | list[Ids]
@@ -140,7 +140,7 @@ class CompletionAsked(Asked):
 
     @property
     def prompts(self) -> list[str] | list[Ids]:
-        """The prompts, one or several. Raises Problem where there is none."""
+        """The prompts. Raises Problem where there is none."""
         prompt = self.prompt
         if isinstance(prompt, str):
             return [prompt]
@@ -152,12 +152,12 @@ class CompletionAsked(Asked):
 
     @property
     def given_max_tokens(self) -> tuple[str, int] | None:
-        """The field that bounds the output, and its value; None where there is none."""
+        """The field that bounds the output, and its value; None where the caller gave none."""
         return None if self.max_tokens is None else ("max_tokens", self.max_tokens)
 
 
-class Part(BaseModel):
-    """A part of a message's content."""
+class ContentPart(BaseModel):
+    """A part of a message's content. Only text is served."""
 
     model_config = ConfigDict(extra="allow")
     type: Literal["text"]
@@ -169,17 +169,17 @@ class ChatMessage(BaseModel):
 
     model_config = ConfigDict(extra="allow")
     role: Literal["system", "developer", "user", "assistant", "tool", "function"]
-    content: str | list[Part] | None = None
+    content: str | list[ContentPart] | None = None
 
     @property
     def text(self) -> str:
-        """Its content as one string."""
+        """The content as one string."""
         if isinstance(self.content, list):
             return "".join(part.text for part in self.content)
         return self.content or ""
 
 
-class ChatAsked(Asked):
+class ChatCompletionRequest(GenerationRequest):
     """The body of POST /v1/chat/completions."""
 
     messages: Annotated[list[ChatMessage], Field(min_length=1)]
@@ -190,20 +190,20 @@ class ChatAsked(Asked):
 
     @property
     def given_max_tokens(self) -> tuple[str, int] | None:
-        """The field that bounds the output, and its value; None where there is none."""
+        """The field that bounds the output, and its value; None where the caller gave none."""
         if self.max_completion_tokens is not None:
             return "max_completion_tokens", self.max_completion_tokens
         return None if self.max_tokens is None else ("max_tokens", self.max_tokens)
 
     @property
     def wanted_logprobs(self) -> int | None:
-        """How many beside the sampled token's, None for none at all."""
+        """How many alternatives each token has; None where no logprobs are wanted."""
         if self.top_logprobs and not self.logprobs:
             raise Problem(400, "top_logprobs: only with logprobs", param="top_logprobs")
         return (self.top_logprobs or 0) if self.logprobs else None
 
 
-class AbortAsked(BaseModel):
+class AbortRequest(BaseModel):
     """The body of POST /v1/abort."""
 
     request_id: Annotated[str, Field(min_length=1, max_length=256)]

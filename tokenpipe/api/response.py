@@ -1,8 +1,8 @@
-"""Give one answer: submit, wait for the first output, then stream or collect; bear every end.
+"""The response to one call for tokens: submit, wait for the first output, then stream or collect.
 
-The answer's status is decided by the first output, so that what the engine refuses is an HTTP
-error. A caller that leaves, a reader that stalls, the end of the server and the death of the engine
-each end this answer and no other.
+The first output decides the status, so that what the engine refuses is an HTTP error. Each of these
+ends this response and no other: the caller leaves, the caller reads nothing, the server ends, the
+engine dies.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import logging
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, MutableMapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from typing import Any
 
 from starlette.responses import Response
@@ -21,12 +22,12 @@ from tokenpipe.client import AsyncClient, AsyncSamples, AsyncStream
 from tokenpipe.errors import FieldError, FrameTooLarge, LaneFull, TokenpipeError, first_line
 from tokenpipe.types import FinishReason, RequestOutput, SamplingParams
 
-from .formats import Choice, Form
+from .formats import ChoiceBuffer, EndpointFormat
 from .merge import merged
 from .problems import PROMPT, Problem, of_output, unavailable
 from .server_state import ServerState
-from .text_codec import Text
-from .usage import Tally
+from .text_codec import TextCodec
+from .usage import UsageCounter
 
 Message = MutableMapping[str, Any]
 Send = Callable[[Message], Awaitable[None]]
@@ -34,7 +35,7 @@ Receive = Callable[[], Awaitable[Message]]
 Outputs = AsyncStream | AsyncSamples
 
 DONE = b"data: [DONE]\n\n"
-LAST_WORD_S = 0.2
+FINAL_SEND_S = 0.2  # for an error that ends the response; a reader that stalls does not hold it up
 _EVENT_HEADERS = [
     (b"content-type", b"text/event-stream; charset=utf-8"),
     (b"cache-control", b"no-cache"),
@@ -43,142 +44,163 @@ _EVENT_HEADERS = [
 _log = logging.getLogger("tokenpipe.api")
 
 
-class Reply(Response):
-    """An ASGI answer; made by an endpoint, run by the server."""
+@dataclass(frozen=True, slots=True)
+class GenerationJob:
+    """What one call asks the engine for.
+
+    Args:
+        request_id: the caller's, or a random one.
+        prompts: token ids of each prompt.
+        params: of each prompt; they differ in `max_tokens` only.
+        extra: the fields for the executor, as JSON; b"" without any.
+        stream: whether the outputs are sent as they come.
+        with_usage: whether a stream ends with its usage.
+    """
+
+    request_id: str
+    prompts: Sequence[Sequence[int]]
+    params: Sequence[SamplingParams]
+    extra: bytes
+    stream: bool
+    with_usage: bool
+
+    @property
+    def n(self) -> int:
+        """How many samples each prompt has."""
+        return self.params[0].n
+
+
+class GenerationResponse(Response):
+    """An ASGI response. An endpoint makes it, the server awaits it."""
 
     background = None
 
     def __init__(
         self,
         state: ServerState,
-        form: Form,
-        text: Text,
-        prompts: Sequence[Sequence[int]],
-        params: Sequence[SamplingParams],  # of each prompt; they differ in max_tokens alone
-        extra: bytes,
-        *,
-        request_id: str,
-        stream: bool,
-        with_usage: bool,
+        endpoint_format: EndpointFormat,
+        codec: TextCodec,
+        job: GenerationJob,
     ) -> None:
         self._state = state
-        self._form = form
-        self._text = text
-        self._prompts = prompts
-        self._params = params
-        self._n = params[0].n
-        self._extra = extra
-        self._id = request_id
-        self._stream = stream
-        self._with_usage = with_usage
-        self._begun = False
+        self._format = endpoint_format
+        self._codec = codec
+        self._job = job
+        self._begun = False  # the status is sent
         self._over = False
-        self._gone = False  # the caller
-        self._ending: Problem | None = None
+        self._caller_left = False
+        self._ending: Problem | None = None  # what `end` was called with
         self._sending_since = 0.0
         self._transport: Any = None
         self._task: asyncio.Task[Any] | None = None
 
     async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
-        """Answer."""
+        """Send the whole response."""
         self._task = asyncio.current_task()
         self._transport = scope.get("state", {}).get("transport")
         self._send_body: Send = scope.get("state", {}).get("send", send)
         try:
             self._state.admit(self)
         except Problem as problem:
-            await self._last_word(send, problem)
+            await self._send_problem(send, problem)
             return
-        watch = asyncio.ensure_future(self._watch(receive))
-        outputs: list[Outputs] = []
+        watch = asyncio.ensure_future(self._watch_caller(receive))
+        streams: list[Outputs] = []
         try:
-            self._submit(self._state.link.client(), outputs)
-            items = outputs[0] if len(outputs) == 1 else merged(outputs)
+            self._submit(self._state.link.client(), streams)
+            outputs = streams[0] if len(streams) == 1 else merged(streams)
             await (
-                self._send_events(items, send) if self._stream else self._send_whole(items, send)
+                self._send_events(outputs, send)
+                if self._job.stream
+                else self._send_whole(outputs, send)
             )
         except Problem as problem:
-            await self._last_word(send, problem)
+            await self._send_problem(send, problem)
         except TokenpipeError as error:  # the engine is gone
-            await self._last_word(send, unavailable(first_line(error)))
+            await self._send_problem(send, unavailable(first_line(error)))
         except asyncio.CancelledError:
             if self._ending is not None:
-                await self._last_word(send, self._ending)
-            elif not self._gone:
+                await self._send_problem(send, self._ending)
+            elif not self._caller_left:
                 raise
         finally:
             self._over = True
             watch.cancel()
-            for output in outputs:
-                await output.aclose()
-            self._state.leave(self)
+            for stream in streams:
+                await stream.aclose()
+            self._state.remove(self)
 
     # --- what may end it ---
 
     def end(self, problem: Problem) -> None:
-        """End it with this as its last word."""
+        """End it; the problem is its status, or the last event of its stream."""
         if not self._over and self._task is not None and self._ending is None:
             self._ending = problem
             self._task.cancel()
 
     def check(self, now: float) -> None:
-        """Cut the caller off where it has not read for too long."""
+        """Close the connection where the caller has not read for too long."""
         patience = self._state.settings.topology.api.timeout_send
         if self._sending_since and now - self._sending_since > patience:
-            _log.warning("request %s: its reader took nothing for %g s", self._id, patience)
-            self._cut()
+            _log.warning(
+                "request %s: its caller read nothing for %g s; the connection is closed",
+                self._job.request_id,
+                patience,
+            )
+            self._close_connection()
 
-    async def _watch(self, receive: Receive) -> None:
+    async def _watch_caller(self, receive: Receive) -> None:
         while (await receive())["type"] != "http.disconnect":
             continue
         if not self._over and self._task is not None:
-            self._gone = True
+            self._caller_left = True
             self._task.cancel()
 
-    def _cut(self) -> None:
+    def _close_connection(self) -> None:
         if self._transport is not None:
             self._transport.abort()
 
     # --- the work ---
 
-    def _submit(self, client: AsyncClient, outputs: list[Outputs]) -> None:
+    def _submit(self, client: AsyncClient, streams: list[Outputs]) -> None:
+        job = self._job
         try:
-            for prompt, params in zip(self._prompts, self._params, strict=True):
-                outputs.append(client.generate(prompt, params, self._id, self._extra))
+            for prompt, params in zip(job.prompts, job.params, strict=True):
+                streams.append(client.generate(prompt, params, job.request_id, job.extra))
         except LaneFull:
             raise unavailable("the engine does not keep up") from None
         except FrameTooLarge as error:
-            field = None if self._extra else self._form.prompt_field
+            field = None if job.extra else self._format.prompt_field
             raise Problem(413, str(error), param=field) from None
         except FieldError as error:
-            field = self._form.prompt_field if error.field == PROMPT else error.field
+            field = self._format.prompt_field if error.field == PROMPT else error.field
             raise Problem(400, f"{field}: {error.problem}", param=field) from None
 
-    async def _send_events(self, items: AsyncIterator[Any], send: Send) -> None:
-        form, text, n = self._form, self._text, self._n
-        single = len(self._prompts) == 1
-        left = choices = len(self._prompts) * n
-        tally = Tally(self._prompts)
-        async for item in items:
-            job, output = (0, item) if single else item
+    async def _send_events(self, outputs: AsyncIterator[Any], send: Send) -> None:
+        endpoint_format, codec, n = self._format, self._codec, self._job.n
+        single = len(self._job.prompts) == 1
+        left = choices = len(self._job.prompts) * n
+        counter = UsageCounter(self._job.prompts)
+        async for item in outputs:
+            prompt, output = (0, item) if single else item
             if output.finish_reason is FinishReason.ERROR:
-                raise of_output(output, form.prompt_field)
-            event = form.chunk(job * n + output.index, text.of(output), output)
+                raise of_output(output, endpoint_format.prompt_field)
+            event = endpoint_format.chunk(prompt * n + output.index, codec.text(output), output)
             if not self._begun:
                 self._begun = True
                 await send(
                     {"type": "http.response.start", "status": 200, "headers": _EVENT_HEADERS}
                 )
-                event = form.opening(choices) + event
+                event = endpoint_format.opening(choices) + event
             if output.finish_reason is not None:
                 left -= 1
-                tally.add(job, output)
+                counter.add(prompt, output)
                 if not left:
-                    if self._with_usage:
-                        event += form.usage(tally.usage)
+                    if self._job.with_usage:
+                        event += endpoint_format.usage(counter.usage)
                     event += DONE
             self._sending_since = time.monotonic()
-            # Past the middleware, which has seen the start and looks at nothing else.
+            # Not through the middleware: it has seen the start, and reads nothing else.
             await self._send_body(
                 {"type": "http.response.body", "body": event, "more_body": bool(left)}
             )
@@ -186,32 +208,32 @@ class Reply(Response):
         if left:
             raise unavailable("the engine is gone")
 
-    async def _send_whole(self, items: AsyncIterator[Any], send: Send) -> None:
-        n = self._n
-        single = len(self._prompts) == 1
-        choices = [Choice() for _ in range(len(self._prompts) * n)]
-        tally = Tally(self._prompts)
-        async for item in items:
-            job, output = (0, item) if single else item
+    async def _send_whole(self, outputs: AsyncIterator[Any], send: Send) -> None:
+        n = self._job.n
+        single = len(self._job.prompts) == 1
+        choices = [ChoiceBuffer() for _ in range(len(self._job.prompts) * n)]
+        counter = UsageCounter(self._job.prompts)
+        async for item in outputs:
+            prompt, output = (0, item) if single else item
             assert isinstance(output, RequestOutput)
             if output.finish_reason is FinishReason.ERROR:
-                raise of_output(output, self._form.prompt_field)
-            choices[job * n + output.index].add(self._text.of(output), output)
-            tally.add(job, output)
+                raise of_output(output, self._format.prompt_field)
+            choices[prompt * n + output.index].add(self._codec.text(output), output)
+            counter.add(prompt, output)
         if any(choice.finish_reason is None for choice in choices):
             raise unavailable("the engine is gone")
-        await self._send_json(send, 200, self._form.whole(choices, tally.usage), {})
+        await self._send_json(send, 200, self._format.whole(choices, counter.usage), {})
 
-    async def _last_word(self, send: Send, problem: Problem) -> None:
-        """Say a problem in the way that is still open: a status, or an event at the end."""
-        if self._gone:
+    async def _send_problem(self, send: Send, problem: Problem) -> None:
+        """Send a problem: as the status, or as the last event where the stream has begun."""
+        if self._caller_left:
             return
         try:
-            await asyncio.wait_for(self._say(send, problem), LAST_WORD_S)
+            await asyncio.wait_for(self._send_final(send, problem), FINAL_SEND_S)
         except asyncio.TimeoutError:
-            self._cut()  # it reads nothing
+            self._close_connection()  # the caller reads nothing
 
-    async def _say(self, send: Send, problem: Problem) -> None:
+    async def _send_final(self, send: Send, problem: Problem) -> None:
         if not self._begun:
             await self._send_json(send, problem.status, problem.body, problem.headers)
         else:
@@ -219,11 +241,11 @@ class Reply(Response):
 
     async def _send_json(self, send: Send, status: int, body: Any, headers: Any) -> None:
         raw = json.dumps(body).encode()
-        head = [(b"content-type", b"application/json"), (b"content-length", b"%d" % len(raw))]
-        head += [(name.encode(), value.encode()) for name, value in headers.items()]
+        pairs = [(b"content-type", b"application/json"), (b"content-length", b"%d" % len(raw))]
+        pairs += [(name.encode(), value.encode()) for name, value in headers.items()]
         self._begun = True
         with suppress(ConnectionError):
-            await send({"type": "http.response.start", "status": status, "headers": head})
+            await send({"type": "http.response.start", "status": status, "headers": pairs})
             self._sending_since = time.monotonic()
             await send({"type": "http.response.body", "body": raw, "more_body": False})
             self._sending_since = 0.0

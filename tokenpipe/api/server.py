@@ -1,4 +1,4 @@
-"""One serving process on uvicorn, whichever flavour started it: its signals and its end."""
+"""Run uvicorn in one process of the API server: its signals, and how it ends."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ import uvicorn
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from .server_state import ServerState
-from .settings import Settings
+from .settings import ApiSettings
 
-CLOSE_S = 0.5  # for connections whose answer is over: what they have not read is given up
+CLOSE_S = 0.5  # for connections whose response is over; what they have not read by then is dropped
 
 
-class Connection(HttpToolsProtocol):
-    """Let an answer find its transport, so that one to a reader that is gone can be cut off."""
+class HttpConnection(HttpToolsProtocol):
+    """Tell each response its transport, so that it can close the connection of a stalled reader."""
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
@@ -26,10 +26,10 @@ class Connection(HttpToolsProtocol):
 
 
 class DrainingServer(uvicorn.Server):
-    """Ends in two steps: at the signal admission, at the end of open answers everything else.
+    """End in two steps: first admit no new call, then end once all open responses are over.
 
-    uvicorn's own shutdown would close the door first, cancel streams at its deadline and re-raise
-    the signal, so that nothing after it would run.
+    uvicorn's own shutdown closes the listening socket first, cancels streams at its deadline and
+    raises the signal again; no code after it would run.
     """
 
     def __init__(
@@ -46,9 +46,9 @@ class DrainingServer(uvicorn.Server):
         await super().startup(sockets)  # type: ignore[arg-type]
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
-        """Take a signal; called between any two bytecodes of the loop's thread."""
+        """Handle a signal. Python calls it between any two bytecodes of the loop's thread."""
         if self._loop is None or not self.started:
-            # It may be waiting for an engine that will not come, and holds nothing yet.
+            # The server may wait for an engine that never comes, and has nothing to close yet.
             signal.signal(sig, signal.SIG_DFL)
             signal.raise_signal(sig)
         elif self._draining is None:
@@ -66,14 +66,15 @@ class DrainingServer(uvicorn.Server):
             yield
 
     def drain(self, patience_s: float | None = None) -> None:
-        """Begin to end: open answers have so long, by default what the topology says.
+        """Admit no new call, and end once every open response is over. Runs in the loop's thread.
 
-        Once more with a number, that is what they still have. For the loop's thread.
+        Open responses have `patience_s` from now on, by default what the topology says. A later
+        call with a number sets an earlier end.
         """
         if not self.started:
-            self._state.link.give_up()
+            self._state.link.stop_opening()
         if patience_s is not None:
-            asyncio.get_running_loop().call_later(patience_s, self._state.end_answers)
+            asyncio.get_running_loop().call_later(patience_s, self._state.end_responses)
         if self._draining is None:
             self._draining = asyncio.create_task(self._drain())
 
@@ -82,11 +83,11 @@ class DrainingServer(uvicorn.Server):
         self.should_exit = True
 
 
-def make_config(settings: Settings, app: object) -> uvicorn.Config:
-    """Say how uvicorn serves, the same in both flavours."""
+def make_config(settings: ApiSettings, app: object) -> uvicorn.Config:
+    """Return uvicorn's configuration; it is the same for one process and for forked workers."""
     return uvicorn.Config(
         app,  # type: ignore[arg-type]
-        http=Connection,
+        http=HttpConnection,
         loop="auto",
         ws="none",
         lifespan="on",
@@ -94,5 +95,5 @@ def make_config(settings: Settings, app: object) -> uvicorn.Config:
         access_log=settings.topology.api.access_log,
         server_header=False,
         backlog=settings.topology.api.backlog,
-        timeout_graceful_shutdown=CLOSE_S,  # type: ignore[arg-type]  # any number will do
+        timeout_graceful_shutdown=CLOSE_S,  # type: ignore[arg-type]  # a float works as well
     )

@@ -1,4 +1,4 @@
-"""What one serving process has: its link to the engine, the answers it is giving, its end."""
+"""Hold what one process of the API server has: its link to the engine and its open responses."""
 
 from __future__ import annotations
 
@@ -13,130 +13,135 @@ from typing import Protocol
 from tokenpipe.instance import Health, ModelCard, ModelCardReader, read_health
 from tokenpipe.notify import WATCHDOG_S
 
-from .abort import AbortPost
+from .abort import AbortSocket
 from .engine_link import EngineLink
 from .problems import Problem, unavailable
-from .settings import Settings
+from .settings import ApiSettings
 
-LAST_WORDS_S = 0.3  # for the final events, once the deadline is over
+FINAL_EVENTS_S = 0.3  # for the last events of streams, after the deadline of a drain
 _log = logging.getLogger("tokenpipe.api")
 
 
-class Answer(Protocol):
-    """One call that is being answered."""
+class OpenResponse(Protocol):
+    """The response to one call, until it is over."""
 
     def end(self, problem: Problem) -> None:
-        """End it with this as its last word."""
+        """End it; the problem is its status, or the last event of its stream."""
 
     def check(self, now: float) -> None:
-        """See whether its reader still reads."""
+        """Close its connection where the caller has not read for too long."""
 
 
 class ServerState:
-    """Made before the event loop runs; everything else of it belongs to the loop."""
+    """It is made before the event loop runs. All of its methods run in the loop."""
 
-    def __init__(self, settings: Settings, rank: str) -> None:
+    def __init__(self, settings: ApiSettings, rank: str) -> None:
+        """`rank` is the number of this process among the workers of the API server."""
         self.settings = settings
         self.rank = rank
         self.link = EngineLink(settings.endpoint)
+        self.abort_socket = AbortSocket(Path(settings.endpoint), self.link.abort)
+        self.failure: BaseException | None = None  # what made the start fail
         self._cards = ModelCardReader(Path(settings.endpoint))
-        self.post = AbortPost(Path(settings.endpoint), self.link.abort)
-        self.answers: set[Answer] = set()
-        self.draining = False
+        self._responses: set[OpenResponse] = set()
+        self._none_open = asyncio.Event()
+        self._draining = False
         self._tasks: list[asyncio.Task[None]] = []
-        self._none_left = asyncio.Event()
-        self.failure: BaseException | None = None  # of the start
 
     async def open(self) -> None:
-        """Attach to the engine, then say ready; raises what stands in the way, at the deadline."""
+        """Attach to the engine, then notify that this process is ready.
+
+        Raises at the deadline of the start what the last attempt raised.
+        """
         settings = self.settings
         settings.notifier.phase("waiting for the engine's welcome")
         await self.link.open(settings.deadline)
-        self.post.open()
-        self._tasks = [asyncio.create_task(self.link.keep()), asyncio.create_task(self._beat())]
+        self.abort_socket.open()
+        self._tasks = [
+            asyncio.create_task(self.link.keep_open()),
+            asyncio.create_task(self._check_responses()),
+        ]
         settings.notifier.ready(rank=self.rank, pid=os.getpid())
 
     async def close(self) -> None:
-        """Give everything back; the engine and the other workers go on."""
+        """Close the client and the abort socket; the engine and the other workers go on."""
         for task in self._tasks:
             task.cancel()
         for task in self._tasks:
             with suppress(asyncio.CancelledError):
                 await task
         self._tasks.clear()
-        self.post.close()
+        self.abort_socket.close()
         await self.link.close()
-        _log.info("closed its client")
+        _log.info("the API worker closed its client")
 
-    # --- answers ---
+    # --- responses ---
 
-    def admit(self, answer: Answer) -> None:
-        """Count an answer in. Raises Problem, a 503, once admission has stopped."""
-        if self.draining:
+    def admit(self, response: OpenResponse) -> None:
+        """Add an open response. Raises Problem, a 503, once the server drains."""
+        if self._draining:
             raise unavailable("the server is shutting down")
-        self.answers.add(answer)
+        self._responses.add(response)
 
-    def leave(self, answer: Answer) -> None:
-        """Count an answer out."""
-        self.answers.discard(answer)
-        if not self.answers:
-            self._none_left.set()
+    def remove(self, response: OpenResponse) -> None:
+        """Remove a response that is over."""
+        self._responses.discard(response)
+        if not self._responses:
+            self._none_open.set()
 
     async def drain(self) -> None:
-        """Stop admission; return once every answer is over, or was ended at the deadline."""
-        self.draining = True
+        """Admit no new response, and return once all are over; end them at the deadline."""
+        self._draining = True
         patience = self.settings.topology.api.timeout_graceful_shutdown
-        _log.info("drains %d answer(s), at most %g s", len(self.answers), patience)
-        if await self._all_left(patience):
+        count = len(self._responses)
+        _log.info("the API worker drains: %d open response(s) have %g s", count, patience)
+        if await self._all_over(patience):
             return
-        _log.warning("ends %d answer(s) at the deadline", len(self.answers))
-        self.end_answers()
-        await self._all_left(LAST_WORDS_S)
+        count = len(self._responses)
+        _log.warning("%d response(s) were not over at the deadline and are ended", count)
+        self.end_responses()
+        await self._all_over(FINAL_EVENTS_S)
 
-    def end_answers(self) -> None:
-        """Have every answer end with a last word."""
-        for answer in list(self.answers):
-            answer.end(unavailable("the server is shutting down"))
+    def end_responses(self) -> None:
+        """End every open response with a 503, or an error event."""
+        for response in list(self._responses):
+            response.end(unavailable("the server is shutting down"))
 
-    async def _all_left(self, timeout_s: float) -> bool:
-        self._none_left.clear()
-        if self.answers:
+    async def _all_over(self, timeout_s: float) -> bool:
+        self._none_open.clear()
+        if self._responses:
             with suppress(asyncio.TimeoutError):
-                await asyncio.wait_for(self._none_left.wait(), timeout_s)
-        return not self.answers
+                await asyncio.wait_for(self._none_open.wait(), timeout_s)
+        return not self._responses
 
-    # --- the model ---
-
-    def model_card(self) -> ModelCard | None:
-        """Return what the model accepts; None until all workers have said it."""
-        return self._cards.read()
-
-    def known_model_card(self) -> ModelCard:
-        """Return what the model accepts. Raises Problem, a 503, until all workers have said it."""
-        card = self.model_card()
-        if card is None:
-            self.link.client()  # says more where the engine is away
-            raise unavailable("no worker is up")
-        return card
-
-    # --- health ---
-
-    def health(self) -> Health:
-        """Return how every hop is, this process's own link included."""
-        stuck_s = self.settings.topology.timeouts.stuck_s
-        found = read_health(Path(self.settings.endpoint), stuck_s)
-        mine: dict[str, str] = {}
-        if self.draining:
-            mine[f"api {self.rank}"] = "is shutting down"
-        elif self.link.trouble:
-            mine[f"api {self.rank}"] = self.link.trouble
-        return Health({**found.problems, **mine}, found.ranks_up, found.running, found.waiting)
-
-    async def _beat(self) -> None:
+    async def _check_responses(self) -> None:
+        """Give a sign of life, and check each response, several times a second."""
         notifier = self.settings.notifier
         while True:
             notifier.watchdog()
             now = time.monotonic()
-            for answer in list(self.answers):
-                answer.check(now)
+            for response in list(self._responses):
+                response.check(now)
             await asyncio.sleep(WATCHDOG_S)
+
+    # --- the engine ---
+
+    def model_card(self) -> ModelCard | None:
+        """Return what the model accepts; None until every worker has been ready once."""
+        return self._cards.read()
+
+    def require_model_card(self) -> ModelCard:
+        """Return what the model accepts. Raises Problem, a 503, where nobody has said it yet."""
+        card = self.model_card()
+        if card is None:
+            self.link.client()  # where the engine is away, its 503 says why
+            raise unavailable("no worker is up")
+        return card
+
+    def health(self) -> Health:
+        """Return the health of all processes, that of this one included."""
+        stuck_s = self.settings.topology.timeouts.stuck_s
+        found = read_health(Path(self.settings.endpoint), stuck_s)
+        problem = "is shutting down" if self._draining else self.link.absence_reason
+        own = {f"api {self.rank}": problem} if problem else {}
+        return Health({**found.problems, **own}, found.ranks_up, found.running, found.waiting)

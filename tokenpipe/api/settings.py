@@ -1,4 +1,4 @@
-"""What one API server process is told at its start."""
+"""The values that the process of an API server is started with."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from tokenpipe.topology import Topology
 
 
 @dataclass(frozen=True, slots=True)
-class Settings:
-    """Values only, fit to be inherited by a fork (the notifier signs with the pid of its user)."""
+class ApiSettings:
+    """All of them may be inherited by a fork; each of the notifier's messages names its sender."""
 
     topology: Topology
-    endpoint: str
+    endpoint: str  # the instance's directory
     fd: int  # the listening socket
-    plain_text: bool  # prompts of text without a tokenizer are their bytes
+    plain_text: bool  # without a tokenizer a prompt may be text: its tokens are its bytes
     deadline: float  # monotonic time at which the start must be over
     notifier: Notifier

@@ -1,4 +1,4 @@
-"""Serve with one worker: this very process, no fork, no pre-fork manager."""
+"""Serve with one worker: this process itself. There is no fork and no pre-fork manager."""
 
 from __future__ import annotations
 
@@ -7,14 +7,17 @@ import socket
 from tokenpipe.errors import StartupError
 
 from .app import make_app
-from .owner import Owner
+from .owner import ServerOwner
 from .server import DrainingServer, make_config
 from .server_state import ServerState
-from .settings import Settings
+from .settings import ApiSettings
 
 
-def run(settings: Settings, owner: Owner | None = None) -> int:
-    """Serve until told to stop; return the exit status. StartupError where it has an owner."""
+def run(settings: ApiSettings, owner: ServerOwner | None = None) -> int:
+    """Serve until a signal, or the owner, ends the server; return the exit status.
+
+    With an owner, StartupError is raised where the server did not start.
+    """
     state = ServerState(settings, rank="0")
     config = make_config(settings, make_app(state, owner))
     server = DrainingServer(config, state, takes_signals=owner is None)
@@ -23,7 +26,7 @@ def run(settings: Settings, owner: Owner | None = None) -> int:
     with socket.socket(fileno=settings.fd) as sock:
         try:
             server.run(sockets=[sock])
-        except SystemExit:  # uvicorn's word for a lifespan that did not start
+        except SystemExit:  # uvicorn raises it where the lifespan did not start
             if owner is None or state.failure is None:
                 raise
             raise StartupError(f"{type(state.failure).__name__}: {state.failure}") from None

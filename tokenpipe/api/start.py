@@ -1,6 +1,6 @@
-"""Choose how the API is served: one worker without any fork, several with a pre-fork manager.
+"""Choose how the API is served: by one process without a fork, or by several forked workers.
 
-This file holds the choice. The module of the other flavour is not even imported.
+Only the module of the chosen way is imported: `single` or `prefork`.
 """
 
 from __future__ import annotations
@@ -14,17 +14,20 @@ from tokenpipe.errors import ConfigError
 from tokenpipe.postprocess import check_tokenizer
 from tokenpipe.topology import Topology
 
-from .owner import Owner
-from .settings import Settings
+from .owner import ServerOwner
+from .settings import ApiSettings
 
-ONE = ("fastapi", "starlette", "uvicorn", "httptools", "jinja2")
-MANY = (*ONE, "gunicorn", "uvicorn_worker")
+SINGLE_NEEDS = ("fastapi", "starlette", "uvicorn", "httptools", "jinja2")
+PREFORK_NEEDS = (*SINGLE_NEEDS, "gunicorn", "uvicorn_worker")
 NEEDS_EXTRA = "serving needs the extra tokenpipe[serve]"
 
 
 def check_start(topology: Topology) -> None:
-    """Raise ConfigError where a package or a file of the topology is missing; imports nothing."""
-    needed = MANY if topology.api.workers > 1 else ONE
+    """Raise ConfigError where a package, or a file of the topology, is missing.
+
+    It imports no web framework.
+    """
+    needed = PREFORK_NEEDS if topology.api.workers > 1 else SINGLE_NEEDS
     missing = [name for name in needed if find_spec(name) is None]
     if missing:
         raise ConfigError(f"{NEEDS_EXTRA} (missing: {', '.join(missing)})")
@@ -34,23 +37,26 @@ def check_start(topology: Topology) -> None:
         raise ConfigError(f"api.chat_template: {template} is not a file")
 
 
-def run_api(settings: Settings) -> int:
-    """Serve until told to stop; return the exit status. ConfigError where a package is missing."""
+def run_api(settings: ApiSettings) -> int:
+    """Serve until a signal; return the exit status. Raises ConfigError for a missing package."""
     module = _load("prefork" if settings.topology.api.workers > 1 else "single")
     status: int = module.run(settings)
     return status
 
 
-def load_one() -> Callable[[Settings, Owner], int]:
-    """Return what serves in a process with its owner. ConfigError where a package is missing."""
-    run: Callable[[Settings, Owner], int] = _load("single").run
+def load_single() -> Callable[[ApiSettings, ServerOwner], int]:
+    """Return `single.run`, for a server that is one process with its owner.
+
+    Raises ConfigError for a missing package.
+    """
+    run: Callable[[ApiSettings, ServerOwner], int] = _load("single").run
     return run
 
 
-def _load(flavour: str) -> Any:
+def _load(module: str) -> Any:
     try:
-        return import_module(f"tokenpipe.api.{flavour}")
+        return import_module(f"tokenpipe.api.{module}")
     except ModuleNotFoundError as error:
-        if error.name is None or error.name.split(".")[0] not in MANY:
+        if error.name is None or error.name.split(".")[0] not in PREFORK_NEEDS:
             raise
         raise ConfigError(f"{NEEDS_EXTRA} ({error})") from None

@@ -1,8 +1,8 @@
-"""Turn a caller's text into token ids, and ids into the text of an answer, where there is one.
+"""Turn the text of a request into token ids, and token ids into the text of a response.
 
-With a tokenizer in the topology an answer's text comes from the processor, made of its tokens
-there. Without one it is plain: each token id in decimal, behind a space. A prompt is then given as
-token ids; the synthetic engine, which has no language, also takes text, as its bytes.
+With a tokenizer in the topology the processors make the text of outputs. Without one the text is
+plain: each token id in decimal, behind a space; and a prompt is given as token ids. The synthetic
+engine, which has no language, also takes text: its tokens are the text's bytes.
 """
 
 from __future__ import annotations
@@ -19,91 +19,91 @@ from .problems import Problem
 from .request_models import ChatMessage
 
 
-class Text(Protocol):
-    """What an API server knows about text."""
+class TextCodec(Protocol):
+    """Encode the prompts and decode the outputs of one model."""
 
-    can_stop: bool  # stop strings can be found
+    finds_stops: bool  # whether stop strings can be found
 
     def encode(self, text: str, param: str) -> list[int]:
-        """Return the ids of a prompt. Raises Problem."""
+        """Return the token ids of a prompt, which is the field `param`. Raises Problem."""
 
     def encode_chat(self, messages: Sequence[ChatMessage]) -> list[int]:
-        """Return the ids of a conversation. Raises Problem."""
+        """Return the token ids of a conversation. Raises Problem."""
 
-    def of(self, output: RequestOutput) -> str:
-        """Return the text of a delta."""
+    def text(self, output: RequestOutput) -> str:
+        """Return the text of an output."""
 
-    def of_token(self, token_id: int) -> str:
-        """Return what one token looks like."""
+    def token_text(self, token_id: int) -> str:
+        """Return the text of one token by itself."""
 
 
-class PlainText:
-    """Ids in decimal. `takes_text`: prompts may be text, whose UTF-8 bytes are its ids."""
+class PlainTextCodec:
+    """Text without a tokenizer. With `takes_text` a prompt may be text; its bytes are tokens."""
 
-    can_stop = False
+    finds_stops = False
 
     def __init__(self, takes_text: bool) -> None:
         self._takes_text = takes_text
 
     def encode(self, text: str, param: str) -> list[int]:
-        """Return the bytes of a text, where that is taken."""
+        """Return the bytes of the text in UTF-8. Raises Problem where text is not taken."""
         if not self._takes_text:
-            said = f"{param}: the server has no tokenizer; give a list of token ids"
-            raise Problem(400, said, param=param, code="no_tokenizer")
+            what = f"{param}: the server has no tokenizer; give a list of token ids"
+            raise Problem(400, what, param=param, code="no_tokenizer")
         return list(text.encode())
 
     def encode_chat(self, messages: Sequence[ChatMessage]) -> list[int]:
-        """Return the bytes of role and content, line by line."""
+        """Return the bytes of the conversation: a line for each message, its role in front."""
         text = "".join(f"{message.role}: {message.text}\n" for message in messages)
         return self.encode(f"{text}assistant:", "messages")
 
-    def of(self, output: RequestOutput) -> str:
-        """Return each id behind a space."""
+    def text(self, output: RequestOutput) -> str:
+        """Return each token id in decimal, behind a space."""
         ids = output.token_ids
         return f" {ids[0]}" if len(ids) == 1 else "".join([f" {token}" for token in ids])
 
-    def of_token(self, token_id: int) -> str:
-        """Return the id behind a space."""
+    def token_text(self, token_id: int) -> str:
+        """Return the token id in decimal, behind a space."""
         return f" {token_id}"
 
 
-class TokenizerText:
-    """Text by the topology's tokenizer; answers have theirs when they come."""
+class TokenizerCodec:
+    """Text by the topology's tokenizer. Outputs come with their text."""
 
-    can_stop = True
+    finds_stops = True
 
     def __init__(self, encoder: Encoder, template: ChatTemplate | None) -> None:
         self._encoder = encoder
         self._template = template
 
     def encode(self, text: str, param: str) -> list[int]:
-        """Return the ids of a text; an empty one has none and is refused."""
+        """Return the token ids of a text. Raises Problem for a text without a token."""
         ids = self._encoder.encode(text)
         if not ids:
-            raise Problem(400, f"{param}: there is no token in it", param=param)
+            raise Problem(400, f"{param}: the text has no token", param=param)
         return ids
 
     def encode_chat(self, messages: Sequence[ChatMessage]) -> list[int]:
-        """Return the ids of what the model's template makes of a conversation."""
+        """Return the token ids of the text that the model's template makes of a conversation."""
         if self._template is None:
-            said = "messages: the model has no chat template; /v1/completions takes prompts"
-            raise Problem(400, said, param="messages", code="no_chat_template")
+            what = "messages: the model has no chat template; /v1/completions takes prompts"
+            raise Problem(400, what, param="messages", code="no_chat_template")
         text = self._template.render(messages)
-        return self._encoder.encode(text, special_tokens=False)  # the template has them
+        return self._encoder.encode(text, special_tokens=False)  # the template writes them
 
-    def of(self, output: RequestOutput) -> str:
-        """Return the text that came with it."""
+    def text(self, output: RequestOutput) -> str:
+        """Return the text that the output came with."""
         return output.text
 
-    def of_token(self, token_id: int) -> str:
-        """Return what the token reads as by itself."""
+    def token_text(self, token_id: int) -> str:
+        """Return the text of the token by itself."""
         return self._encoder.token(token_id)
 
 
-def text_for(topology: Topology, takes_text: bool) -> Text:
-    """Return what a server of this topology knows. Raises ConfigError."""
+def text_codec_of(topology: Topology, takes_text: bool) -> TextCodec:
+    """Return the codec of a topology. Raises ConfigError."""
     if topology.tokenizer is None:
-        return PlainText(takes_text)
+        return PlainTextCodec(takes_text)
     given = topology.api.chat_template
     template = ChatTemplate.read(given) if given else ChatTemplate.beside(topology.tokenizer)
-    return TokenizerText(load_encoder(topology.tokenizer), template)
+    return TokenizerCodec(load_encoder(topology.tokenizer), template)

@@ -1,4 +1,4 @@
-"""Add up what the choices of one answer used."""
+"""Count the tokens of an answer that has several choices."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from tokenpipe.types import RequestOutput, Usage
 
 
-class Tally:
-    """Each prompt counts once, whatever `n` is; what was generated, as often as it was."""
+class UsageCounter:
+    """Count the tokens of each prompt once, whatever `n` is, and those of each choice."""
 
     def __init__(self, prompts: Sequence[Sequence[int]]) -> None:
         self._prompt_tokens = sum(len(prompt) for prompt in prompts)
@@ -16,19 +16,19 @@ class Tally:
         self._completion = 0
         self._reasoning: int | None = None
 
-    def add(self, job: int, output: RequestOutput) -> None:
-        """Count an output of prompt `job`, if it is the last of its choice."""
+    def add(self, prompt: int, output: RequestOutput) -> None:
+        """Count an output of the prompt with this index, if it is the last of its choice."""
         usage = output.usage
         if usage is None:
             return
         self._completion += usage.completion_tokens
-        # Of several samples the first finds what was there; the others find what it left.
+        # The first sample found what was cached before the call; the others found what it cached.
         if output.index == 0:
-            self._cached[job] = usage.cached_tokens
+            self._cached[prompt] = usage.cached_tokens
         if usage.reasoning_tokens is not None:
             self._reasoning = (self._reasoning or 0) + usage.reasoning_tokens
 
     @property
     def usage(self) -> Usage:
-        """All of it."""
+        """The tokens of all outputs so far."""
         return Usage(self._prompt_tokens, self._completion, sum(self._cached), self._reasoning)

@@ -1,4 +1,4 @@
-"""Bind the server's port once, before anything else starts, so that it can be handed on."""
+"""Bind the server's port before any process starts; the API server inherits the socket."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from tokenpipe.errors import ConfigError
 
 
 def bind(host: str, port: int, backlog: int) -> socket.socket:
-    """Return a listening socket; port 0 takes one that is free. ConfigError names a taken one.
+    """Return a listening socket. Port 0 is any free port; a port that is taken is a ConfigError.
 
-    It listens at once: without that, a second server could bind the same port and fail later.
+    The socket listens at once. Otherwise a second server could bind the port and fail later.
     """
     try:
         found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
@@ -25,12 +25,12 @@ def bind(host: str, port: int, backlog: int) -> socket.socket:
         sock.listen(backlog)
     except OSError as error:
         sock.close()
-        said = os.strerror(error.errno) if error.errno else str(error)
-        raise ConfigError(f"api.port {port} on {host}: {said}") from None
+        reason = os.strerror(error.errno) if error.errno else str(error)
+        raise ConfigError(f"api.port {port} on {host}: {reason}") from None
     return sock
 
 
 def url_of(sock: socket.socket) -> str:
-    """Say where a socket listens."""
+    """Return the URL at which a socket listens."""
     host, port = sock.getsockname()[:2]
     return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"

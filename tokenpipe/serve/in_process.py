@@ -1,7 +1,7 @@
-"""Serve in the calling process: uvicorn runs in it, without a fork, and there is one process less.
+"""Serve in the calling process: uvicorn runs in it, without a fork, and one process is saved.
 
-The engine is a child of this process, or the caller runs it. The lifespan ends the engine, after
-the last answer.
+The engine is a child of this process, or the caller runs it. The end of the lifespan, after the
+last response, ends the engine.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from contextlib import suppress
 
 from typing_extensions import Self
 
-from tokenpipe.api import Draining, Settings, check_start, load_one
+from tokenpipe.api import ApiSettings, DrainableServer, check_start, load_single
 from tokenpipe.errors import ConfigError
 from tokenpipe.logs import set_up_logs
 from tokenpipe.notify import Notifier
@@ -27,9 +27,9 @@ from .binding import bind, url_of
 from .launch import STOPPED, engine_child
 from .processes import LOOK_S, ServerFailed, ServerProcesses
 from .server_resources import server_resources, with_name
-from .signals import Interrupted, Signals, taken_signals
+from .signals import SecondSignal, StopSignals, stop_signals
 
-LAST_WORDS_S = 1.0  # of answers that are left after a failure
+AFTER_FAILURE_S = 1.0  # for responses that are open, and for the engine's end
 _log = logging.getLogger("tokenpipe.serve")
 
 
@@ -40,17 +40,18 @@ def run(
     endpoint: str | None = None,
     close: Callable[[], object] | None = None,
 ) -> int:
-    """Serve with uvicorn in this very process; return the exit status. For the main thread.
+    """Serve with uvicorn in this process; return the exit status. Call it in the main thread.
 
     Args:
         topology: with `api.workers: 1`.
-        spec: the engine, a child of this process; None is the synthetic one.
-        endpoint: instead of a `spec`: the endpoint of a Pipeline which the caller runs meanwhile,
+        spec: the executor of the engine's workers; None is the synthetic one. The engine is a
+            child of this process.
+        endpoint: instead of a `spec`: the endpoint of a Pipeline that the caller runs meanwhile,
             in another thread or process. The caller makes it and closes it.
-        close: called at the end of the lifespan, in this thread, when every answer is over.
+        close: called at the end of the lifespan, in this thread, when every response is over.
 
     Raises ConfigError (a port that is taken, a missing package), LaneBusy, StartupError,
-    ServerFailed (the engine died and is not started again); all processes have ended then.
+    ServerFailed (the engine died and is not started again). All child processes have ended then.
     """
     if topology.api.workers != 1:
         got = topology.api.workers
@@ -62,14 +63,14 @@ def run(
     log, name = topology.log, topology.name or ""
     also = ["uvicorn", "uvicorn.error"] + ["uvicorn.access"] * topology.api.access_log
     set_up_logs("server", instance=name, also=also, form=log.format, level=log.level)
-    with taken_signals() as signals:
+    with stop_signals() as signals:
         if endpoint is not None:
             return _attached(topology, endpoint, signals, close)
         return _whole(topology, spec or EngineSpec(SYNTHETIC), signals, close)
 
 
 def _attached(
-    topology: Topology, endpoint: str, signals: Signals, close: Callable[[], object] | None
+    topology: Topology, endpoint: str, signals: StopSignals, close: Callable[[], object] | None
 ) -> int:
     api = topology.api
     with bind(api.host, api.port, api.backlog) as sock:
@@ -79,7 +80,7 @@ def _attached(
 
 
 def _whole(
-    topology: Topology, spec: EngineSpec, signals: Signals, close: Callable[[], object] | None
+    topology: Topology, spec: EngineSpec, signals: StopSignals, close: Callable[[], object] | None
 ) -> int:
     with server_resources(topology) as resources:
         effective = resources.topology
@@ -87,12 +88,12 @@ def _whole(
         processes = ServerProcesses(resources, signals, [engine_child(resources, spec)])
         try:
             processes.start(deadline)
-            load_one()  # its long imports pass while the engine starts
+            load_single()  # its imports take long, and the engine starts meanwhile
             close_s = effective.timeouts.close_s + 1.0
             if not processes.wait_ready(deadline):
                 processes.end("engine", close_s)
                 return STOPPED
-        except Interrupted as second:
+        except SecondSignal as second:
             processes.kill()
             return 128 + second.number
         plain = spec.target == SYNTHETIC
@@ -109,7 +110,7 @@ class InProcessServer:
     def __init__(
         self,
         url: str,
-        signals: Signals,
+        signals: StopSignals,
         processes: ServerProcesses | None,
         close_s: float,
         close: Callable[[], object] | None,
@@ -119,7 +120,7 @@ class InProcessServer:
         self._processes = processes
         self._close_s = close_s
         self._close = close
-        self._server: Draining | None = None
+        self._server: DrainableServer | None = None
         self._task: asyncio.Task[None] | None = None
         self._failure: ServerFailed | None = None
 
@@ -131,15 +132,15 @@ class InProcessServer:
         deadline: float,
         plain_text: bool = False,
     ) -> int:
-        """Run the server to its end; return the exit status, or raise what ended it."""
-        serve_one, mute = load_one(), Notifier(None)  # no supervisor reads it
+        """Run the server until it ends; return the exit status. Raises ServerFailed."""
+        serve_one, mute = load_single(), Notifier(None)  # no supervisor reads it
         fd = os.dup(sock.fileno())  # the server closes what it is given
-        status = serve_one(Settings(topology, endpoint, fd, plain_text, deadline, mute), self)
+        status = serve_one(ApiSettings(topology, endpoint, fd, plain_text, deadline, mute), self)
         if self._failure is not None:
             raise self._failure
         return 128 + self._signals.second if self._signals.second else status
 
-    def begins(self, server: Draining) -> None:
+    def begins(self, server: DrainableServer) -> None:
         """Take the server, which is about to run."""
         self._server = server
 
@@ -167,21 +168,21 @@ class InProcessServer:
     def _end_engine(self) -> None:
         if self._processes is None:
             return
-        with suppress(Interrupted):
-            self._processes.end("engine", LAST_WORDS_S if self._failure else self._close_s)
+        with suppress(SecondSignal):
+            self._processes.end("engine", AFTER_FAILURE_S if self._failure else self._close_s)
         if self._signals.second:
             self._processes.kill()
 
     def _signal(self) -> None:
-        self._signals.seen()
+        self._signals.clear()
         assert self._server is not None
         self._server.drain(0.0 if self._signals.second else None)
 
     async def _watch(self) -> None:
-        said = False
+        logged = False
         while True:
-            if not said and self._server is not None and self._server.started:
-                said = True
+            if not logged and self._server is not None and self._server.started:
+                logged = True
                 _log.info("serving on %s", self._url)
             self._look()
             await asyncio.sleep(LOOK_S)
@@ -193,6 +194,6 @@ class InProcessServer:
             self._processes.look()
         except ServerFailed as failure:
             self._failure = failure
-            self._signals.forget_first()
+            self._signals.expect_second()
             assert self._server is not None
-            self._server.drain(LAST_WORDS_S)
+            self._server.drain(AFTER_FAILURE_S)

@@ -21,25 +21,25 @@ from tokenpipe.worker import SYNTHETIC, EngineSpec
 from .binding import url_of
 from .processes import LOOK_S, ServerFailed, ServerProcesses
 from .server_resources import ServerResources, server_resources, with_name
-from .signals import Interrupted, Signals, taken_signals
+from .signals import SecondSignal, StopSignals, stop_signals
 
-STOPPED = 0  # exit status; 128 + n: a second signal n
+STOPPED = 0  # exit status after one signal; after a second signal n it is 128 + n
 _log = logging.getLogger("tokenpipe.serve")
 
 
 def launch(topology: Topology, spec: EngineSpec | None = None) -> int:
-    """Serve until a signal or a death; return the exit status. For the main thread.
+    """Serve until a signal; return the exit status. Call it in the main thread.
 
-    `spec` is the engine, None the synthetic one. Raises ConfigError (a port that is taken, a wrong
-    directory, a missing package), LaneBusy, StartupError, ServerFailed; all processes have ended
-    then.
+    `spec` is the executor of the engine's workers; None is the synthetic one. Raises ConfigError (a
+    port that is taken, a wrong directory, a missing package), LaneBusy, StartupError, ServerFailed
+    (a process died and is not started again). All child processes have ended then.
     """
     check_start(topology)
     set_title("tp:supervisor")
     topology = with_name(topology)
     log, name = topology.log, topology.name or ""
     set_up_logs("supervisor", instance=name, form=log.format, level=log.level)
-    with taken_signals() as signals, server_resources(topology) as resources:
+    with stop_signals() as signals, server_resources(topology) as resources:
         return _Server(resources, spec or EngineSpec(SYNTHETIC), signals).run()
 
 
@@ -73,14 +73,14 @@ def _environment(resources: ServerResources) -> dict[str, str]:
 
 
 class _Server:
-    def __init__(self, resources: ServerResources, spec: EngineSpec, signals: Signals) -> None:
+    def __init__(self, resources: ServerResources, spec: EngineSpec, signals: StopSignals) -> None:
         self._resources = resources
         self._signals = signals
         specs = (engine_child(resources, spec), _api_child(resources, spec))
         self._processes = ServerProcesses(resources, signals, specs)
 
     def run(self) -> int:
-        """Start, watch and stop; a first signal ends the server in order at any moment."""
+        """Start, watch and stop. A first signal stops the server in order, also while it starts."""
         try:
             try:
                 if self._start():
@@ -90,7 +90,7 @@ class _Server:
             except ServerFailed:
                 self._end_after_failure()
                 raise
-        except Interrupted as second:
+        except SecondSignal as second:
             self._processes.kill()
             return 128 + second.number
 
@@ -115,14 +115,14 @@ class _Server:
             self._processes.look()
 
     def _stop(self) -> None:
-        """Let open answers end, then end the API server, then the engine."""
+        """End the API server after its open responses, then the engine."""
         t = self._resources.topology
-        _log.info("the server stops; open answers have %g s", t.api.timeout_graceful_shutdown)
+        _log.info("the server stops; open responses have %g s", t.api.timeout_graceful_shutdown)
         self._processes.end("api", t.api.timeout_graceful_shutdown + 1.5)
         self._processes.end("engine", t.timeouts.close_s + 1.0)
 
     def _end_after_failure(self) -> None:
         """End the processes that are left; each open stream gets an error as its last event."""
-        self._signals.forget_first()
+        self._signals.expect_second()
         self._processes.end("api", 2.0)
         self._processes.end("engine", 1.0)

@@ -12,7 +12,7 @@ from tokenpipe.errors import TokenpipeError
 from tokenpipe.supervisor import ChildSpec, KeptChildren
 
 from .server_resources import ServerResources
-from .signals import Interrupted, Signals
+from .signals import SecondSignal, StopSignals
 
 LOOK_S = 0.25  # between two looks at the children
 REPORT_S = 1.0  # past the deadline, for a late child to report by itself why it is late
@@ -27,7 +27,7 @@ class ServerProcesses:
     """The children of one server, one of each role. Used by one thread."""
 
     def __init__(
-        self, resources: ServerResources, signals: Signals, specs: Sequence[ChildSpec]
+        self, resources: ServerResources, signals: StopSignals, specs: Sequence[ChildSpec]
     ) -> None:
         """Start nothing yet."""
         self.children = resources.children
@@ -76,7 +76,7 @@ class ServerProcesses:
     def end(self, role: str, timeout_s: float) -> None:
         """Ask the child of a role to end, and kill it after `timeout_s`.
 
-        Raises Interrupted where a second signal comes meanwhile.
+        Raises SecondSignal where a second signal comes meanwhile.
         """
         children = [child for child in self.children.living if child.spec.role == role]
         for child in children:
@@ -87,7 +87,7 @@ class ServerProcesses:
             if left <= 0:
                 break
             if self.signals.second:
-                raise Interrupted(self.signals.second)
+                raise SecondSignal(self.signals.second)
             self.signals.wait(self.children, left)
             for died in self.children.poll():
                 if died.child not in children or died.returncode != 0:

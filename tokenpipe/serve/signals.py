@@ -1,4 +1,4 @@
-"""Take the signals that end a server: the first in order, the second at once."""
+"""Take the signals that stop a server: the first stops it in order, the second at once."""
 
 from __future__ import annotations
 
@@ -13,64 +13,67 @@ from tokenpipe.supervisor import Supervisor
 SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
 
-class Interrupted(Exception):
-    """A second signal, `number`: the end is now."""
+class SecondSignal(Exception):
+    """A second signal came: all processes are to end now. `number` is the signal's."""
 
     def __init__(self, number: int) -> None:
         super().__init__(number)
         self.number = number
 
 
-class Signals:
-    """Count signals; `wait` ends with them. Nothing is done in the handler itself."""
+class StopSignals:
+    """The numbers of the first and the second signal, 0 until they come.
+
+    The signal handler only notes them. A byte in a socket wakes a thread that waits.
+    """
 
     def __init__(self) -> None:
         self.first = self.second = 0
-        self._ours, self._theirs = socket.socketpair()
-        self._ours.setblocking(False)
-        self._theirs.setblocking(False)
+        self._written, self._read = socket.socketpair()
+        self._written.setblocking(False)
+        self._read.setblocking(False)
 
     def handle(self, number: int, _frame: object) -> None:
-        """Take a signal."""
+        """Note a signal. This is the signal handler."""
         if self.first:
             self.second = number
         else:
             self.first = number
         with suppress(BlockingIOError):
-            self._ours.send(b"x")
+            self._written.send(b"x")
 
-    def forget_first(self) -> None:
-        """Let the next signal be the one that ends at once."""
+    def expect_second(self) -> None:
+        """Treat the next signal as the second one: the server stops already."""
         self.first = self.first or -1
 
     def fileno(self) -> int:
-        """Return a descriptor that is readable once a signal has come, until `seen`."""
-        return self._theirs.fileno()
+        """Return a descriptor that is readable from a signal until `clear`."""
+        return self._read.fileno()
 
-    def seen(self) -> None:
-        """Wait for the next one from now on."""
+    def clear(self) -> None:
+        """Make the descriptor unreadable until the next signal."""
         with suppress(BlockingIOError):
-            self._theirs.recv(64)
+            self._read.recv(64)
 
     def wait(self, children: Supervisor, timeout_s: float) -> None:
-        """Wait for a signal or a death."""
+        """Wait until a signal comes or a child dies, at most `timeout_s`."""
         with selectors.DefaultSelector() as selector:
             selector.register(children, selectors.EVENT_READ)
             selector.register(self, selectors.EVENT_READ)
             for key, _ in selector.select(timeout_s):
                 if key.fileobj is self:
-                    self.seen()
+                    self.clear()
 
     def close(self) -> None:
-        """Give both ends back."""
-        self._ours.close()
-        self._theirs.close()
+        """Close the sockets."""
+        self._written.close()
+        self._read.close()
 
 
 @contextmanager
-def taken_signals() -> Iterator[Signals]:
-    """Take them until the end of the block. For the main thread."""
-    signals = Signals()
+def stop_signals() -> Iterator[StopSignals]:
+    """Take the signals until the block ends. Call it in the main thread."""
+    signals = StopSignals()
     before = {number: signal.signal(number, signals.handle) for number in SIGNALS}
     try:
         yield signals

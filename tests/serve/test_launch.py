@@ -5,8 +5,6 @@ from __future__ import annotations
 import os
 import signal
 import socket
-import subprocess
-import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -14,7 +12,8 @@ from typing import Any
 import pytest
 
 from tests.conftest import eventually
-from tests.serve.running import NotStarted, Running, descendants, gone, title_of
+from tests.serve.caller import Caller
+from tests.serve.running import NotStarted, Running, descendants, gone, sweep, title_of
 
 CHATTY = """
 import sys
@@ -88,14 +87,6 @@ def test_cold_starts_answer(tmp_path: Path, runtime_dir: Path, workers: int, sta
         assert server.process.returncode == 0
     assert '"instance": "it", "role": "supervisor"' in server.output()
     assert (tmp_path / "logs" / "worker-0.0.log").stat().st_size > starts << 20
-
-
-@pytest.mark.case("B01")
-@pytest.mark.parametrize(("flavour", "gunicorn"), [("single", False), ("prefork", True)])
-def test_pre_fork_manager_is_imported_for_several_only(flavour: str, gunicorn: bool) -> None:
-    code = f"import sys, tokenpipe.api.{flavour}; print('gunicorn' in sys.modules)"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout == f"{gunicorn}\n"
 
 
 @pytest.mark.case("B08")
@@ -226,12 +217,6 @@ def test_end_in_the_middle_of_the_start(
         sweep(runtime_dir)
 
 
-def sweep(runtime_dir: Path) -> None:
-    """Remove what a killed server left, as its operator would."""
-    command = [sys.executable, "-m", "tokenpipe", "gc", "--runtime-dir", str(runtime_dir)]
-    subprocess.run(command, check=True, capture_output=True)
-
-
 def test_wrong_topology_and_arguments_are_said_at_once(tmp_path: Path, runtime_dir: Path) -> None:
     wrong: list[tuple[tuple[str, ...], dict[str, Any], str]] = [
         ((), {"api": {"workers": 0}}, "api.workers: must be"),
@@ -253,3 +238,34 @@ def test_missing_extra_is_said_at_once(tmp_path: Path, runtime_dir: Path) -> Non
     with pytest.raises(NotStarted, match=r"status 2(?s:.*)tokenpipe\[serve\] .*uvicorn, jinja2"):
         Running(tmp_path, runtime_dir)
     assert not (tmp_path / "logs").exists() and not list(runtime_dir.iterdir())
+
+
+@pytest.mark.case("B47")
+@pytest.mark.parametrize("first", [pytest.param(signal.SIGTERM, marks=soak), signal.SIGINT])
+def test_second_signal_ends_at_once_and_leaves_nothing(
+    tmp_path: Path, runtime_dir: Path, first: signal.Signals
+) -> None:
+    api = {"workers": 2, "timeout_graceful_shutdown": 60.0}
+    with Running(tmp_path, runtime_dir, api=api) as server:
+        endless = Caller(server, 1_000_000)
+        assert eventually(lambda: endless.tokens)
+        below = descendants(server.process.pid)
+        server.process.send_signal(first)
+        assert eventually(lambda: "the server stops; " in server.output())
+        server.process.send_signal(signal.SIGINT)
+        assert server.process.wait(10) == 128 + signal.SIGINT
+        assert eventually(lambda: all(gone(pid) for pid in below), 5.0)
+        endless.join(10)
+    assert not list(runtime_dir.iterdir())
+
+
+@pytest.mark.soak
+def test_tensor_parallel_ranks_run_in_lockstep(tmp_path: Path, runtime_dir: Path) -> None:
+    """Both TP ranks send, and what they send is the same, step for step."""
+    keys: dict[str, Any] = {"tensor_parallel_size": 2, "data_parallel_size": 2}
+    with Running(tmp_path, runtime_dir, tp_policy="verify", **keys) as server:
+        body = {"prompt": [[1], [2], [3], [4]], "n": 2, "max_tokens": 60}
+        answer = server.post("/v1/completions", body).json()
+        assert answer["usage"]["completion_tokens"] == 8 * 60
+        assert eventually(server.idle)
+    assert "ranks differ" not in (tmp_path / "logs" / "engine-0.log").read_text()

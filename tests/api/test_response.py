@@ -5,6 +5,8 @@ reason a choice, in its last chunk, and the same usage in both modes.
 from __future__ import annotations
 
 import itertools
+import json
+import socket
 import tempfile
 import threading
 from collections.abc import Iterator
@@ -18,10 +20,12 @@ import pytest
 
 from tests.conftest import eventually
 from tests.postprocess.vocab import real
+from tests.serve.caller import Caller
 from tests.serve.running import Running
 from tests.serve.scripted import CACHED, ENDS, EOS_ID, LAST, LETTERS, REASONING, ROW
 from tokenpipe import Client, FinishReason, SamplingParams
 
+PROMPT = [1, 2, 3]
 TEXT = "abcdefghijk"
 REASONS = {"abort": "abort", "length": "length"}  # the others stop
 STOP_REASONS = {"eos": EOS_ID, "stop id": LETTERS[LAST], "stop string": "jk"}
@@ -235,3 +239,69 @@ def test_one_reason_and_the_usage_at_a_client(
         assert last.usage.prompt_tokens == 3 and last.usage.cached_tokens == CACHED
         assert last.usage.reasoning_tokens == min(REASONING, tokens)
         assert (last.error is not None) == (end == "error")
+
+
+def send(server: Running, path: str, body: Any) -> socket.socket:
+    """Send a call and read nothing."""
+    host, port = server.url.removeprefix("http://").split(":")
+    raw = json.dumps(body).encode()
+    head = f"POST {path} HTTP/1.1\r\nhost: x\r\ncontent-length: {len(raw)}\r\n"
+    sock = socket.create_connection((host, int(port)), timeout=10)
+    sock.sendall(head.encode() + b"content-type: application/json\r\n\r\n" + raw)
+    return sock
+
+
+@pytest.mark.case("B40")
+@pytest.mark.parametrize("path", ["/v1/completions", "/v1/chat/completions"])
+@pytest.mark.parametrize("when", ["mid-stream", "whole", "queued"])
+def test_who_leaves_frees_the_slot(server: Running, path: str, when: str) -> None:
+    body: dict[str, Any] = {"max_tokens": 1_000_000, "stream": when != "whole"}
+    if path.endswith("chat/completions"):
+        body["messages"] = [{"role": "user", "content": "x"}]
+    else:
+        body["prompt"] = PROMPT
+    count = 11 if when == "queued" else 3  # of 8 slots
+    callers = [send(server, path, body) for _ in range(count)]
+    full = {"running": min(count, 8), "waiting": max(0, count - 8)}
+    assert eventually(lambda: full.items() <= server.ready().items()), server.ready()
+    if when == "mid-stream":
+        assert all(sock.recv(1) for sock in callers)
+    for sock in callers:
+        sock.close()
+    assert eventually(server.idle, 2.0), server.ready()
+    assert server.post("/v1/completions", {"prompt": PROMPT}).status_code == 200
+
+
+@pytest.mark.case("B40")
+def test_leaving_before_the_first_token(server: Running) -> None:
+    """The connection is closed right behind the call: between dispatch and admission."""
+    for _ in range(20):
+        send(server, "/v1/completions", {"prompt": PROMPT, "max_tokens": 1_000_000}).close()
+    assert eventually(server.idle, 5.0), server.ready()
+
+
+def test_slow_reader_is_bounded_and_ended_alone(tmp_path: Path, runtime_dir: Path) -> None:
+    keys: dict[str, Any] = {
+        "bounds": {"stream_bytes": 65_536},
+        "api": {"timeout_send": 2.0},
+        "timeouts": {"stuck_s": 60.0},
+    }
+    arguments = ("--engine-arg", "rate=100", "--engine-arg", "tokens_per_row=2000")
+    with Running(tmp_path, runtime_dir, *arguments, **keys) as server:
+        host, port = server.url.removeprefix("http://").split(":")
+        body = b'{"prompt":[1],"max_tokens":100000000,"stream":true}'
+        slow = socket.socket()
+        slow.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        slow.connect((host, int(port)))
+        with slow:
+            slow.sendall(
+                b"POST /v1/completions HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\n"
+                b"content-length: %d\r\n\r\n%s" % (len(body), body)
+            )
+            assert eventually(lambda: server.ready()["running"] == 1)
+            other = Caller(server, 50_000)
+            assert eventually(server.idle, 30.0), server.ready()  # its slot is free
+            other.join(20)
+            assert (other.tokens, other.done) == (50_000, True)
+            log = tmp_path / "logs" / "api-0.log"
+            assert eventually(lambda: "read nothing for 2 s" in log.read_text())

@@ -1,4 +1,4 @@
-"""Servers for tests that only ask, one for each flavour."""
+"""A server for tests that only ask: with one worker, and with two."""
 
 from __future__ import annotations
 

@@ -1,0 +1,128 @@
+"""The endpoints of the API: check a request, and make its response."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Sequence
+
+from fastapi import Request
+from starlette.responses import JSONResponse, Response
+
+from tokenpipe.instance import ModelCard
+from tokenpipe.types import SamplingParams
+
+from .formats import ChatFormat, CompletionFormat
+from .problems import Problem
+from .request_check import executor_fields, max_tokens_of
+from .request_models import (
+    AbortRequest,
+    ChatCompletionRequest,
+    CompletionRequest,
+    GenerationRequest,
+)
+from .response import GenerationJob, GenerationResponse
+from .server_state import ServerState
+from .text_codec import TextCodec
+
+DEFAULT_COMPLETION_TOKENS = 16  # OpenAI's
+DEFAULT_CHAT_TOKENS = 1024
+MAX_REQUEST_ID = 256  # characters of a header that names the request
+
+
+class Endpoints:
+    """The endpoints of one process. A method that refuses a request raises Problem."""
+
+    def __init__(self, state: ServerState, codec: TextCodec) -> None:
+        self._state = state
+        self._codec = codec
+        self._model = state.settings.topology.api.model
+
+    async def completions(self, body: CompletionRequest, request: Request) -> Response:
+        """Continue one or several prompts."""
+        card, extra = self._check(body)
+        prompts = [
+            self._codec.encode(prompt, "prompt") if isinstance(prompt, str) else prompt
+            for prompt in body.prompts
+        ]
+        params = []
+        for prompt in prompts:
+            field = CompletionFormat.prompt_field, len(prompt)
+            most = max_tokens_of(body.given_max_tokens, DEFAULT_COMPLETION_TOKENS, field, card)
+            params.append(body.params(most, body.logprobs))
+        return self._respond(CompletionFormat, body, request, prompts, params, extra)
+
+    async def chat(self, body: ChatCompletionRequest, request: Request) -> Response:
+        """Make the next message of a conversation."""
+        card, extra = self._check(body)
+        prompt = self._codec.encode_chat(body.messages)
+        field = ChatFormat.prompt_field, len(prompt)
+        most = max_tokens_of(body.given_max_tokens, DEFAULT_CHAT_TOKENS, field, card)
+        params = [body.params(most, body.wanted_logprobs)]
+        return self._respond(ChatFormat, body, request, [prompt], params, extra)
+
+    def _check(self, body: GenerationRequest) -> tuple[ModelCard, bytes]:
+        """Return the model card and the fields for the executor."""
+        if body.model is not None and body.model != self._model:
+            what = f"model: there is no {body.model!r}; this server has {self._model!r}"
+            raise Problem(404, what, param="model", code="model_not_found")
+        card = self._state.require_model_card()
+        extra = executor_fields(body, card)
+        if body.stops and not self._codec.finds_stops:
+            what = "stop: needs a tokenizer; stop_token_ids does not"
+            raise Problem(400, what, param="stop", code="no_tokenizer")
+        return card, extra
+
+    def _respond(
+        self,
+        endpoint_format: type[CompletionFormat] | type[ChatFormat],
+        body: GenerationRequest,
+        request: Request,
+        prompts: Sequence[Sequence[int]],
+        params: Sequence[SamplingParams],
+        extra: bytes,
+    ) -> Response:
+        given = body.request_id or request.headers.get("x-request-id", "")[:MAX_REQUEST_ID]
+        request_id = given or secrets.token_hex(12)
+        with_usage = bool(body.stream_options and body.stream_options.include_usage)
+        made = endpoint_format(
+            request_id,
+            self._model,
+            self._codec,
+            with_usage=with_usage,
+            with_ids=body.return_token_ids,
+        )
+        job = GenerationJob(request_id, prompts, params, extra, bool(body.stream), with_usage)
+        return GenerationResponse(self._state, made, self._codec, job)
+
+    async def models(self) -> Response:
+        """List the model that is served."""
+        card = self._state.model_card()
+        model = {
+            "id": self._model,
+            "object": "model",
+            "created": 0,
+            "owned_by": "tokenpipe",
+            "max_model_len": None if card is None else card.max_model_len,
+        }
+        return JSONResponse({"object": "list", "data": [model]})
+
+    async def abort(self, body: AbortRequest) -> Response:
+        """Abort the live requests of an id, in all workers; each gets its final output."""
+        aborted = await self._state.abort_socket.abort_everywhere(body.request_id)
+        return JSONResponse({"aborted": aborted})
+
+    async def health(self) -> Response:
+        """Answer 200: this process lives."""
+        return JSONResponse({"status": "ok"})
+
+    async def ready(self) -> Response:
+        """Answer 200 where every process is well, else 503 with the name of each that is not."""
+        health = self._state.health()
+        body = {
+            "ready": not health.problems,
+            "problems": dict(health.problems),
+            "ranks_up": list(health.ranks_up),
+            "running": health.running,
+            "waiting": health.waiting,
+        }
+        return JSONResponse(body, 503 if health.problems else 200)
