@@ -5,15 +5,12 @@
 
 #include <stdlib.h>
 
-/* The extras are malformed: the request ends here, whatever end it had. Keeps no exception. */
-static PyObject *end_here(Stream *self, int *last) {
-    PyObject *type, *value, *traceback;
-    PyErr_Fetch(&type, &value, &traceback);
-    PyObject *text = PyUnicode_FromFormat("extras: %S", value == NULL ? Py_None : value);
+/* Ends the request with an error, whatever end it had. A text that is NULL is left out. */
+static void end_with(Stream *self, PyObject *text) {
+    tp_stream *stream = &self->stream;
     Py_ssize_t size = 0;
     const char *words = text == NULL ? NULL : PyUnicode_AsUTF8AndSize(text, &size);
     PyErr_Clear();
-    tp_stream *stream = &self->stream;
     tp_stream_leave(self);
     free(stream->error);
     stream->error = NULL;
@@ -28,10 +25,25 @@ static PyObject *end_here(Stream *self, int *last) {
                               .error_len = words == NULL ? 0 : (uint32_t)size};
     tp_stream_end(stream, &ending);
     Py_XDECREF(text);
+    Py_CLEAR(self->reader);
+}
+
+/* The reader raised. Malformed extras end the request with this item, and no exception stays. After any other
+ * exception, nobody knows what the reader has read: the next item ends the request, and the exception stays.
+ */
+static PyObject *end_after(Stream *self, int *last) {
+    const int malformed = PyErr_ExceptionMatches(self->inbox->state->frame_error);
+    PyObject *type, *value, *traceback;
+    PyErr_Fetch(&type, &value, &traceback);
+    end_with(self, malformed ? PyUnicode_FromFormat("extras: %S", value == NULL ? Py_None : value)
+                             : PyUnicode_FromFormat("extras: %s", ((PyTypeObject *)type)->tp_name));
+    if (!malformed) {
+        PyErr_Restore(type, value, traceback);
+        return NULL;
+    }
     Py_XDECREF(type);
     Py_XDECREF(value);
     Py_XDECREF(traceback);
-    Py_CLEAR(self->reader);
     self->over = 1; /* also where tokens are left */
     *last = 1;
     return Py_NewRef(Py_None);
@@ -82,8 +94,7 @@ PyObject *tp_item_extras(Stream *self, uint32_t count, int *last) {
         PyObject_CallMethod(reader, "take", "OkkO", bytes, begin, begin + count, *last ? Py_True : Py_False);
     Py_DECREF(reader);
     Py_DECREF(bytes);
-    const PyObject *malformed = self->inbox->state->frame_error;
-    return extras == NULL && PyErr_ExceptionMatches((PyObject *)malformed) ? end_here(self, last) : extras;
+    return extras == NULL ? end_after(self, last) : extras;
 }
 
 /* Returns what the reader knows of the usage, and makes a Usage of it. */

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -12,10 +13,16 @@ from hypothesis import strategies as st
 from tests.client.frames import Row, output_frame
 from tests.client.test_client_core import ERROR, LENGTH, STOP, make_core
 from tests.processor import beside
-from tokenpipe._core import Stream
+from tokenpipe._core import Inbox, Stream
 from tokenpipe.client import ClientCore
 from tokenpipe.extras import RowAnnex
-from tokenpipe.types import FinishReason, RequestOutputKind, SamplingParams, Usage
+from tokenpipe.types import (
+    FinishReason,
+    RequestOutput,
+    RequestOutputKind,
+    SamplingParams,
+    Usage,
+)
 from tokenpipe.wire import Cancel, pack_annex
 from tokenpipe.wire.extras_codec import WRAP
 
@@ -219,3 +226,64 @@ def test_an_end_from_elsewhere_has_its_annexes_too() -> None:
     item = stream.take()
     assert item is not None and item.error == "gone"
     assert item.draft_token_ids == [beside.draft_of(5)]
+
+
+class Reader:
+    """A reader of extras that does what a test wants while it reads."""
+
+    def __init__(self, act: Callable[[], object]) -> None:
+        self.act = act
+        self.read: list[bytes] = []
+
+    def take(self, data: bytes, begin: int, end: int, last: bool) -> None:
+        self.read.append(data)
+        self.act()
+
+    def usage(self, output_tokens: int, cached: int) -> tuple[int, int | None]:
+        return cached, None
+
+
+def stream_with(act: Callable[[], object]) -> tuple[Inbox, Stream, Reader]:
+    reader = Reader(act)
+    inbox = Inbox(1 << 20, None, None, lambda prompt_tokens, keep: reader)
+    return inbox, Stream(inbox, 1, "r"), reader
+
+
+@pytest.mark.parametrize("tokens", [[5, 6], []])
+def test_a_stream_that_is_dropped_while_its_extras_are_read_gives_nothing(
+    tokens: list[int],
+) -> None:
+    inbox, stream, _ = stream_with(lambda: stream.drop())
+    inbox.feed(output_frame(Row(1, 0, tokens, STOP if not tokens else 0, annex=b"x")))
+    item = stream.take()
+    assert stream.over and (item is None or item.token_ids == [])
+    assert stream.take() is None
+
+
+def test_a_take_within_a_take_gives_each_token_once() -> None:
+    taken: list[RequestOutput | None] = []
+
+    def take() -> None:
+        if len(reader.read) == 1:
+            taken.append(stream.take())
+
+    inbox, stream, reader = stream_with(take)
+    inbox.feed(output_frame(Row(1, 0, [5, 6], annex=b"x")))
+    taken.append(stream.take())
+    assert [item.token_ids for item in taken if item is not None] == [[5, 6]]
+
+
+def test_an_interrupted_reader_reads_no_bytes_twice_and_its_request_ends_with_an_error() -> None:
+    def interrupt() -> None:
+        if len(reader.read) == 1:
+            raise KeyboardInterrupt
+
+    inbox, stream, reader = stream_with(interrupt)
+    inbox.feed(output_frame(Row(1, 0, [5, 6], annex=b"x")))
+    with pytest.raises(KeyboardInterrupt):
+        stream.take()
+    item = stream.take()
+    assert (
+        item is not None and item.token_ids == [5, 6] and item.error == "extras: KeyboardInterrupt"
+    )
+    assert b"x" not in reader.read[1:] and stream.over and not stream.live

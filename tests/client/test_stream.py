@@ -1,4 +1,4 @@
-"""How consumers wait: bells, cancellation, contexts, and that nothing stays behind."""
+"""How consumers wait: waiters, cancellation, contexts, and that nothing stays behind."""
 
 from __future__ import annotations
 
@@ -243,6 +243,56 @@ def test_a_busy_consumer_gives_way() -> None:
         assert "other" in seen[:20]
 
     run(main)
+
+
+def test_a_consumer_that_left_does_not_take_the_wait_of_the_next_one() -> None:
+    """The first was woken, and is cancelled before it runs; the second waits by then."""
+
+    async def main(feeder: Feeder) -> None:
+        stream = feeder.stream(1)
+        first = stream.__anext__().__await__()
+        assert next(first) is not None
+        feeder.feed(Row(1, 0, [1]))
+        await turns()
+        assert (await anext(stream)).token_ids == [1]
+        second = asyncio.create_task(read(stream))
+        await turns()
+        first.close()
+        feeder.feed(Row(1, 1, [2], finish=2))
+        assert await asyncio.wait_for(second, 5) == [2]
+
+    run(main)
+
+
+def test_a_feed_within_a_feed_is_refused() -> None:
+    inbox = Inbox(1 << 20)
+    streams = [Stream(inbox, key, "r") for key in range(1, 1000)]
+    ends = output_frame(*(Row(key, 0, [5], finish=2) for key in range(1, 1000)))
+    refused: list[RuntimeError] = []
+
+    class Finalized:
+        """Feeds the inbox when the garbage collector finds it."""
+
+        def __init__(self) -> None:
+            self.me = self
+
+        def __del__(self) -> None:
+            try:
+                inbox.feed(ends)
+            except RuntimeError as error:
+                refused.append(error)
+
+    Finalized()
+    threshold = gc.get_threshold()
+    gc.set_threshold(1)
+    try:
+        notes = inbox.feed(ends)
+    finally:
+        gc.set_threshold(*threshold)
+    gc.collect()
+    assert notes is not None and len(notes) in (999, 0)
+    assert all("is running" in str(error) for error in refused)
+    assert [stream.take().token_ids for stream in streams if stream.received] == [[5]] * 999  # type: ignore[union-attr]
 
 
 def test_without_a_loop_a_stream_cannot_be_awaited() -> None:
