@@ -5,11 +5,11 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
+from collections.abc import Sequence
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
 CSRC = ROOT / "csrc"
-PURE = ("wire", "pack", "table", "stream", "text")  # the folders that know no Python
 FLAGS = (
     "-std=c11 -O1 -g -Wall -Wextra -Werror -fsanitize=address,undefined -fno-sanitize-recover=all"
 ).split()
@@ -20,7 +20,7 @@ def clean_environment() -> dict[str, str]:
     return {k: v for k, v in os.environ.items() if k not in ("LD_PRELOAD", "ASAN_OPTIONS")}
 
 
-def build(folder: Path, program: str, *sources: str) -> Path:
+def build(folder: Path, program: str, *sources: str, flags: Sequence[str] = ()) -> Path:
     """Compile tests/csrc/<program>.c with sources of csrc/; a folder stands for all files in it."""
     compiler = os.environ.get("CC") or shutil.which("gcc") or shutil.which("cc")
     assert compiler is not None, "a C compiler is part of what a developer needs"
@@ -30,7 +30,7 @@ def build(folder: Path, program: str, *sources: str) -> Path:
         files += sorted(path.glob("*.c")) if path.is_dir() else [path]
     target = folder / program
     include = ["-I", str(CSRC), "-I", str(Path(__file__).parent)]
-    command = [compiler, *FLAGS, *include, *map(str, files), "-o", str(target)]
+    command = [compiler, *FLAGS, *flags, *include, *map(str, files), "-o", str(target)]
     subprocess.run(command, check=True, env=clean_environment())
     return target
 
