@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tokenpipe import _core, types, wire
-from tokenpipe.processor import numbers
+from tokenpipe.processor import codes
 
 ROOT = Path(__file__).parent.parent
 EXPORTED = {name: value for name, value in vars(_core).items() if type(value) is int}
@@ -22,9 +22,9 @@ ENUMS: list[tuple[type[IntEnum], str, str, str]] = [
     (types.RowStatus, "ROW_", "wire/layout.h", "tp_row_status"),
     (types.ErrorCode, "ERROR_", "wire/layout.h", "tp_error_code"),
     (types.RequestOutputKind, "OUTPUT_", "stream/stream.h", "tp_output_kind"),
-    (numbers.State, "STATE_", "table/table_types.h", "tp_binding_state"),
-    (numbers.Happened, "EVENT_", "table/table_types.h", "tp_event_kind"),
-    (numbers.Cause, "CAUSE_", "table/table_types.h", "tp_row_error"),
+    (codes.State, "STATE_", "table/table_types.h", "tp_binding_state"),
+    (codes.Happened, "EVENT_", "table/table_types.h", "tp_event_kind"),
+    (codes.Cause, "CAUSE_", "table/table_types.h", "tp_row_error"),
 ]
 INSIDE_C = {"END", "CAUSE_NONE", "CAUSE_GAP", "CAUSE_FINISHED"}  # never leave the table
 

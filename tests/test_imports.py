@@ -112,7 +112,8 @@ CORE = {
 }
 MAY_STILL = {"client/client_core.py": {"asyncio"}}  # the Future that a consumer is parked on
 SHELLS = {
-    f"processor/{name}.py" for name in ("service", "ranks", "outlets", "oddities", "__main__")
+    f"processor/{name}.py"
+    for name in ("service", "rank_lanes", "client_lane", "listener", "anomaly_log", "__main__")
 }
 
 

@@ -96,7 +96,7 @@ OUTPUT_CUMULATIVE: int
 OUTPUT_DELTA: int
 OUTPUT_FINAL_ONLY: int
 
-# processor.numbers.State
+# processor.codes.State
 STATE_GONE: int
 STATE_PARKED: int
 STATE_RUNNING: int
@@ -104,7 +104,7 @@ STATE_PREEMPTING: int
 STATE_ABORTING: int
 STATE_LINGERING: int
 
-# processor.numbers.Happened
+# processor.codes.Happened
 EVENT_FINISHED: int
 EVENT_ROW_ERROR: int
 EVENT_DRAINED: int
@@ -116,7 +116,7 @@ EVENT_CROWDED: int
 EVENT_SENT: int
 EVENT_SHED: int
 
-# processor.numbers.Cause
+# processor.codes.Cause
 CAUSE_RECOVERY_STOP: int
 CAUSE_WORKER: int
 CAUSE_REFUSED: int
@@ -387,7 +387,7 @@ class Text:
 
 # --- table --------------------------------------------------------------------------------------
 
-# kind, handle (or client), a, b, step: see processor/numbers.py
+# kind, handle (or client), a, b, step: see processor/codes.py
 _TableEvents = list[tuple[int, int, int, int, int]] | None
 
 class Table:

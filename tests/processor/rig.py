@@ -223,8 +223,7 @@ class Rig:
             self.now = min(end, self.now + 0.5)
             for dp in self.incarnations if alive else ():
                 self.processor.seen(dp, self.now)
-            due = self.processor.next_deadline
-            if due is not None and due <= self.now:
+            if self.processor.next_deadline <= self.now:
                 self.processor.tick(self.now)
 
     def stream(self, key: int, client: int = 0) -> Stream:

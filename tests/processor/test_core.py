@@ -6,6 +6,7 @@ import pytest
 
 from tests.processor.rig import Rig, Row
 from tokenpipe.errors import FrameError
+from tokenpipe.processor.deadlines import NEVER
 from tokenpipe.types import ErrorCode, RowStatus, make_handle
 from tokenpipe.wire import (
     Abort,
@@ -333,7 +334,7 @@ def test_marker_deadline_runs_while_the_rank_shows_life() -> None:
     rig.feed(Row(preempted, [6]))
     rig.drain(aborted)
     assert rig.processor.counters["stale"] == 2
-    assert rig.processor.next_deadline is None
+    assert rig.processor.next_deadline == NEVER
 
 
 def test_restarted_processor_knows_dead_generations() -> None:

@@ -251,10 +251,9 @@ class Engine(RuleBasedStateMachine):
             self.now += 0.5
             for dp, processor in enumerate(self.processors):
                 processor.seen(dp, self.now)
-                if (due := processor.next_deadline) is not None and due <= self.now:
+                if processor.next_deadline <= self.now:
                     processor.tick(self.now)
-                    left = processor.next_deadline
-                    assert left is None or left > self.now
+                    assert processor.next_deadline > self.now
 
     # --- client -------------------------------------------------------------------------------
 

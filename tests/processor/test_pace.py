@@ -7,6 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.processor.rig import LANE, Rig, Row
+from tokenpipe.processor.deadlines import NEVER
 from tokenpipe.types import RowStatus
 from tokenpipe.wire import (
     Abort,
@@ -91,7 +92,7 @@ def test_time_between_outputs() -> None:
     assert outputs(rig) == [2]
     rig.now = start + 2
     rig.processor.tick(rig.now)
-    assert rig.processor.next_deadline is None
+    assert rig.processor.next_deadline == NEVER
     rig.feed(Row(handle, [6]))
     assert outputs(rig) == [1]
     rig.feed(Row(handle, [2]))

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from tests.postprocess.vocab import real
 from tokenpipe import _core
 from tokenpipe.errors import FrameError
-from tokenpipe.processor.numbers import Happened, State
+from tokenpipe.processor.codes import Happened, State
 from tokenpipe.types import ErrorCode, make_handle
 
 SLOTS, VOCAB, EOS = 4, 1000, 2

@@ -150,16 +150,16 @@ def test_a_client_that_comes_again_gets_a_lane_of_its_own_and_one_that_goes_none
     worker, client = s.serve()
     worker.send(Row(HANDLE, [5]))
     s.until(lambda: client.frames, worker.lane.poll, client.read)
-    outlet = s.service._outlets[0]
+    outlet = s.service._clients[0]
     s.order(OpenClient(0, client.me.incarnation))  # said twice, it is the same one
     s.order(Snapshot(1))
     s.until(lambda: s.of(Counters), client.read)
-    assert s.service._outlets[0] is outlet
+    assert s.service._clients[0] is outlet
     worker.send(Row(HANDLE, [6]))
     s.until(lambda: client.tokens() == {1: [5, 6]}, worker.lane.poll, client.read)
     s.order(CloseClient(0), Snapshot(2))
     s.until(lambda: len(s.of(Counters)) == 2)
-    assert not s.service._outlets
+    assert not s.service._clients
     worker.send(Row(HANDLE, [7]))  # its request goes on to its end, for nobody
     s.until(lambda: s.of(HandleFinished), worker.lane.poll)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from tokenpipe.processor.deadlines import NEVER
 from tokenpipe.processor.timers import LIFE_CREDIT_S, LifeClock, Timer
 
 
@@ -15,7 +16,7 @@ def test_clock_runs_on_signs_of_life_and_stands_in_silence() -> None:
     clock.seen(999.0)  # never backwards
     assert clock.read(1000.0) == LIFE_CREDIT_S
     assert clock.when(LIFE_CREDIT_S + 1.5) == pytest.approx(1001.5)
-    assert clock.when(LIFE_CREDIT_S * 2 + 0.1) is None
+    assert clock.when(LIFE_CREDIT_S * 2 + 0.1) == NEVER
     assert clock.read(1001.5) == pytest.approx(LIFE_CREDIT_S + 1.5)
 
 
@@ -32,7 +33,7 @@ def test_timer_forgets_what_was_cancelled_or_moved() -> None:
     timer.cancel(99)
     assert timer.head() == 13.0
     timer.cancel(3)
-    assert timer.head() is None
+    assert timer.head() == NEVER
     timer.set(4, 14.0)
     timer.clear()
     assert timer.expired(99.0) == []

@@ -45,6 +45,26 @@ def test_a_bell_swallowed_by_a_send_is_not_lost(rig: Rig) -> None:
             sender.poll()
 
 
+def test_all_ports_with_a_message_are_ready_at_once_and_no_other(rig: Rig) -> None:
+    sender, receiver = rig.pair()
+    with waiting(sender, receiver) as waiter:
+        turn(lambda: not receiver.port.readable(), sender, receiver)
+        while waiter.ready(lambda: 0.0):  # the last acknowledgement may be on its way
+            sender.poll()
+        began = time.monotonic()
+        assert waiter.ready(lambda: 0.05) == []
+        assert time.monotonic() - began >= 0.05
+        rig.send(sender, 3)
+        assert waiter.ready(lambda: 5.0) == [receiver.port]
+        assert len(receiver.recv(limit=1)) == 1  # it leaves the rest in the port
+        receiver.applied()
+        receiver.tick(time.monotonic() + 1)  # acknowledges
+        deadline = time.monotonic() + 5
+        while len(ready := waiter.ready(lambda: 5.0)) < 2:
+            assert ready == [receiver.port] and time.monotonic() < deadline
+        assert set(ready) == {sender.port, receiver.port}
+
+
 def turn_receiver(receiver: LaneReceiver) -> None:
     deadline = time.monotonic() + 5
     while not receiver.recv():

@@ -7,6 +7,7 @@ import stat
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 import zmq
@@ -52,6 +53,32 @@ def test_a_second_bind_is_refused_and_names_the_first(owner: Instance) -> None:
     with pytest.raises(LaneBusy, match="this process"):
         receiver(owner)
     mine.close()
+
+
+def test_a_message_that_was_found_is_received_without_another_question(
+    owner: Instance, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[object] = []
+    poll = zmq.zmq_poll
+
+    def counting(pollset: list[Any], timeout: int) -> list[Any]:
+        asked.append(pollset)
+        return poll(pollset, timeout)
+
+    there, here = receiver(owner), ZmqSenderPort(owner, "w0.0", "me", bound_bytes=4096)
+    try:
+        assert here.send(b"hello") and eventually(there.readable)
+        monkeypatch.setattr(zmq, "zmq_poll", counting)
+        got = there.recv_run(9, (0, 0, 0, 0), [])
+        assert got is not None and got[1] == b"hello" and not asked
+        assert there.recv_run(9, (0, 0, 0, 0), []) is None and len(asked) == 1
+        assert there.send(got[0], b"answer") and eventually(here.readable)
+        asked.clear()
+        assert here.recv() == b"answer" and not asked
+        assert here.recv() is None and len(asked) == 1
+    finally:
+        here.close()
+        there.close()
 
 
 @pytest.mark.case("B13")

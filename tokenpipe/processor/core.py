@@ -17,10 +17,11 @@ from tokenpipe.wire import (
     Snapshot,
 )
 
-from .commands import Commands
+from .command_handler import CommandHandler
+from .deadlines import NEVER
 from .lifecycle import Lifecycle
-from .outbox import Outbox
 from .rank import Rank
+from .report_queue import ReportQueue
 from .verify import Verifier
 
 MAX_FLUSH_BYTES = 1 << 20
@@ -77,10 +78,12 @@ class Processor:
             dp: Rank(dp, Verifier(tp_size, verify_window) if verify else None) for dp in ranks
         }
         self._tp_size = tp_size
-        self._outbox = Outbox()
-        self._life = Lifecycle(self._table, self._outbox, marker_timeout_s, park_timeout_s)
+        self._reports = ReportQueue()
+        self._life = Lifecycle(self._table, self._reports, marker_timeout_s, park_timeout_s)
         self._counted = Counter(dict.fromkeys(COUNTED, 0))
-        self._commands = Commands(self._table, self._ranks, self._life, self._outbox, self._counted)
+        self._commands = CommandHandler(
+            self._table, self._ranks, self._life, self._reports, self._counted
+        )
 
     # --- lanes --------------------------------------------------------------------------------
 
@@ -130,7 +133,7 @@ class Processor:
             if (step.dp, step.tp) != (rank.dp, tp):
                 raise FrameError(f"StepFrame of dp {step.dp}, tp {step.tp} on another lane")
             for found in rank.verifier.feed(step):
-                self._outbox.put(RanksDiffer(rank.dp, found.tp, found.step, found.handle))
+                self._reports.put(RanksDiffer(rank.dp, found.tp, found.step, found.handle))
 
     def seen(self, dp: int, now: float) -> None:
         """Note that a rank's leader is alive without a frame: drained rows' deadlines run on."""
@@ -153,7 +156,7 @@ class Processor:
         self.rank_lost(dp, "another incarnation took its place", now)
         rank.open(incarnation, now)
         self._table.restart_steps(dp)
-        self._outbox.put(RankOpened(dp, incarnation))
+        self._reports.put(RankOpened(dp, incarnation))
 
     def rank_lost(self, dp: int, reason: str, now: float) -> None:
         """End every binding of a rank."""
@@ -161,14 +164,14 @@ class Processor:
         if rank.incarnation:
             self._life.lose(rank)
             rank.close()
-            self._outbox.put(RankClosed(dp, reason))
+            self._reports.put(RankClosed(dp, reason))
 
     # --- commands and time --------------------------------------------------------------------
 
     def command(self, message: Message, now: float) -> None:
         """Do what the engine says; what comes too late is counted and ignored."""
         if isinstance(message, Snapshot):
-            self._outbox.put(Counters(message.id, self.counters))
+            self._reports.put(Counters(message.id, self.counters))
         else:
             self._commands.do(message, now)
 
@@ -179,18 +182,19 @@ class Processor:
         self._table.release(int(now * 1e9) + 1)  # what a float rounds off
 
     @property
-    def next_deadline(self) -> float | None:
-        """Return when tick() has something to do, unless a call before changes it."""
-        dues = [rank.next_deadline for rank in self._ranks.values()]
-        if release_ns := self._table.release(0):
-            dues.append(release_ns / 1e9)
-        return min((due for due in dues if due is not None), default=None)
+    def next_deadline(self) -> float:
+        """When tick() has something to do, unless another call changes it; or NEVER."""
+        release_ns = self._table.release(0)
+        due = release_ns / 1e9 if release_ns else NEVER
+        for rank in self._ranks.values():
+            due = min(due, rank.next_deadline)
+        return due
 
     # --- output -------------------------------------------------------------------------------
 
     def reports(self) -> list[Message]:
         """Return what the engine is to be told, once."""
-        return self._outbox.take()
+        return self._reports.take()
 
     def dirty_clients(self) -> list[int]:
         """Return the clients that something is unsent for."""
@@ -235,7 +239,7 @@ class Processor:
         return {
             **self._table.counters(),
             **self._counted,
-            "held_outcomes": self._outbox.held,
+            "held_outcomes": self._reports.held,
             "verified": sum(v.compared for v in verifiers),
             "unverified": sum(v.skipped for v in verifiers),
         }

@@ -20,10 +20,10 @@ from tokenpipe.wire import (
     HandleRescheduled,
 )
 
-from .numbers import Happened, State
-from .outbox import Outbox
+from .codes import Happened, State
 from .rank import Rank
-from .words import RequestError, row_error
+from .report_queue import ReportQueue
+from .row_errors import RequestError, row_error
 
 DRAINED, RANK_LOST, DRAINED_TIMEOUT = "drained", "rank_lost", "drained_timeout"
 _ACTIVE = (State.RUNNING, State.PREEMPTING)
@@ -35,9 +35,9 @@ TableEvents = Sequence[tuple[int, int, int, int, int]]
 class Lifecycle:
     """Turn events of the table, commands and deadlines into outcomes and releases."""
 
-    def __init__(self, table: Table, outbox: Outbox, drained_s: float, park_s: float) -> None:
+    def __init__(self, table: Table, reports: ReportQueue, drained_s: float, park_s: float) -> None:
         self._table = table
-        self._outbox = outbox
+        self._reports = reports
         self._drained_s = drained_s
         self._park_s = park_s
 
@@ -60,7 +60,7 @@ class Lifecycle:
                     self._reschedule(rank, handle, RescheduleReason.GAP, now)
                 case Happened.PREFILLED:
                     message = HandlePrefilled(handle, *self._left(handle))
-                    self._outbox.put_for(handle, message, self._table.hold(handle))
+                    self._reports.put_for(handle, message, self._table.hold(handle))
                     self._await_marker(rank, handle, now)
                 case Happened.PARKED:
                     rank.parked.set(handle, now + self._park_s)
@@ -83,7 +83,7 @@ class Lifecycle:
         outcome = HandleFinished(
             handle, finish, stop_reason, total, error.text, string, error.code, error.field
         )
-        self._outbox.put_for(handle, outcome)
+        self._reports.put_for(handle, outcome)
         self._await_marker(rank, handle, now)
 
     def _drained(self, rank: Rank, handle: int, now: float) -> None:
@@ -126,7 +126,7 @@ class Lifecycle:
             return False
         total = self._table.total(handle)
         self._table.finish(handle, FINISH_ABORT, State.ABORTING)
-        self._outbox.put_for(handle, HandleAborted(handle, total))
+        self._reports.put_for(handle, HandleAborted(handle, total))
         if drained:
             self._release(rank, handle, DRAINED)
         else:
@@ -139,8 +139,8 @@ class Lifecycle:
         outcome = HandleRescheduled(
             handle, word, bind.output_token_ids, annex_offset=bind.annex_offset
         )
-        self._outbox.put_for(handle, outcome)
-        self._outbox.put_for(handle, HandleReleased(handle, word))
+        self._reports.put_for(handle, outcome)
+        self._reports.put_for(handle, HandleReleased(handle, word))
 
     # --- ranks, clients, deadlines ------------------------------------------------------------
 
@@ -170,7 +170,7 @@ class Lifecycle:
         """Let the outcomes go that waited for their client."""
         for kind, handle, *_ in events or ():
             if kind == Happened.SENT:
-                self._outbox.sent(handle)
+                self._reports.sent(handle)
 
     def shed(
         self, rank: Rank, handle: int, was: int, held: bool, total: int, error: str, now: float
@@ -180,9 +180,9 @@ class Lifecycle:
             handle, FINISH_ERROR, NO_STOP, total, error, error_code=ErrorCode.SLOW
         )
         if held:
-            self._outbox.replace(handle, outcome)
+            self._reports.replace(handle, outcome)
         else:
-            self._outbox.put_for(handle, outcome)
+            self._reports.put_for(handle, outcome)
         if was in _ACTIVE:
             _, drained = self._table.state(handle)
             self._await_marker(rank, handle, now)
@@ -213,7 +213,7 @@ class Lifecycle:
         """Give a binding the outcome Rescheduled, with all its request has."""
         self._table.set_state(handle, State.LINGERING)
         message = HandleRescheduled(handle, str(reason), *self._left(handle))
-        self._outbox.put_for(handle, message, self._table.hold(handle))
+        self._reports.put_for(handle, message, self._table.hold(handle))
 
     def _left(self, handle: int) -> tuple[tuple[int, ...], int, bytes, int]:
         """Return what the next binding of a request goes on from."""
@@ -231,4 +231,4 @@ class Lifecycle:
     def _release(self, rank: Rank, handle: int, reason: str) -> None:
         rank.forget(handle)
         self._table.drop(handle)
-        self._outbox.put_for(handle, HandleReleased(handle, reason))
+        self._reports.put_for(handle, HandleReleased(handle, reason))

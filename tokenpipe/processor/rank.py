@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 
+from .deadlines import NEVER
 from .timers import LifeClock, Timer
 from .verify import Verifier
 
@@ -20,6 +21,7 @@ class Rank:
         self.parked = Timer()  # rows without a bind; by the wall
         self.gap_at = -math.inf  # when frames were lost for good
         self.unheard = Timer()  # bound after that, and no row yet; by the rank's clock
+        self._timers = (self.markers, self.drained, self.parked, self.unheard)
         self.bound_at: dict[int, int] = {}  # handle of those to the output it was bound with
         self.verifier = verifier
 
@@ -33,26 +35,21 @@ class Rank:
         self.incarnation = 0
         self.gap_at = -math.inf
         self.bound_at.clear()
-        for timer in (self.markers, self.drained, self.parked, self.unheard):
+        for timer in self._timers:
             timer.clear()
         if self.verifier is not None:
             self.verifier.reset()
 
     def forget(self, handle: int) -> None:
         """Cancel what is awaited for a handle."""
-        self.markers.cancel(handle)
-        self.drained.cancel(handle)
-        self.parked.cancel(handle)
-        self.unheard.cancel(handle)
+        for timer in self._timers:
+            timer.cancel(handle)
         self.bound_at.pop(handle, None)
 
     @property
-    def next_deadline(self) -> float | None:
-        """Return when the first deadline is reached, as far as it can be known now."""
-        lived = [timer.head() for timer in (self.markers, self.unheard)]
-        dues = (
-            *(None if due is None else self.life.when(due) for due in lived),
-            self.drained.head(),
-            self.parked.head(),
-        )
-        return min((due for due in dues if due is not None), default=None)
+    def next_deadline(self) -> float:
+        """When the first deadline is reached, as far as it can be known now; or NEVER."""
+        if not any(self._timers):
+            return NEVER
+        lived = self.life.when(min(self.markers.head(), self.unheard.head()))
+        return min(lived, self.drained.head(), self.parked.head())

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections import deque
 
+from .deadlines import NEVER
+
 LIFE_CREDIT_S = 2.0
 """A rank that lives shows it more often than this; after such a silence its clock stands."""
 
@@ -25,10 +27,10 @@ class LifeClock:
         """Return the seconds lived until now."""
         return self._lived + min(max(now - self._seen, 0.0), LIFE_CREDIT_S)
 
-    def when(self, due: float) -> float | None:
-        """Return when the clock will show `due`; None if only a further sign of life can tell."""
+    def when(self, due: float) -> float:
+        """Return when the clock will show `due`; NEVER without a further sign of life."""
         left = due - self._lived
-        return self._seen + left if left <= LIFE_CREDIT_S else None
+        return self._seen + left if left <= LIFE_CREDIT_S else NEVER
 
 
 class Timer:
@@ -37,6 +39,9 @@ class Timer:
     def __init__(self) -> None:
         self._due: dict[int, float] = {}
         self._order: deque[tuple[float, int]] = deque()
+
+    def __len__(self) -> int:
+        return len(self._due)
 
     def set(self, handle: int, due: float) -> None:
         """Set, or move, the deadline of a handle."""
@@ -49,19 +54,19 @@ class Timer:
         if not self._due:
             self._order.clear()
 
-    def head(self) -> float | None:
-        """Return the earliest deadline."""
+    def head(self) -> float:
+        """Return the earliest deadline; NEVER where there is none."""
         while self._order:
             due, handle = self._order[0]
             if self._due.get(handle) == due:
                 return due
             self._order.popleft()
-        return None
+        return NEVER
 
     def expired(self, now: float) -> list[int]:
         """Take out the handles whose deadline is reached."""
         handles = []
-        while (due := self.head()) is not None and due <= now:
+        while self.head() <= now:
             _, handle = self._order.popleft()
             del self._due[handle]
             handles.append(handle)

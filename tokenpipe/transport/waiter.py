@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import select
 import time
+from collections.abc import Callable
 
 from .port import Port
 
@@ -67,6 +68,20 @@ class Waiter:
                 return True
             if deadline is not None and time.monotonic() >= deadline:
                 return False
+
+    def ready(self, timeout_s: Callable[[], float]) -> list[Port]:
+        """Return every port that a message can be received from.
+
+        Where none is known to have one, wait for up to `timeout_s`, which is called only then.
+        """
+        ready = [port for port in self._ports.values() if not port.idle and port.readable()]
+        deadline = time.monotonic() + (0.0 if ready else timeout_s())
+        while True:
+            events = self._epoll.poll(max(deadline - time.monotonic(), 0.0))
+            ports = [self._ports[fd] for fd, _ in events if fd in self._ports]
+            ready += [port for port in ports if port not in ready and port.readable()]
+            if ready or time.monotonic() >= deadline:
+                return ready
 
     def close(self) -> None:
         """Close the descriptor. The ports stay open."""

@@ -12,11 +12,11 @@ from tokenpipe.types import RescheduleReason, make_handle, split_handle
 from tokenpipe.wire import Abort, Bind, CloseClient, Message, OpenClient, OpenRank, Preempt
 
 from .lifecycle import Lifecycle
-from .outbox import Outbox
 from .rank import Rank
+from .report_queue import ReportQueue
 
 
-class Commands:
+class CommandHandler:
     """Apply commands to the table, and keep which clients are open."""
 
     def __init__(
@@ -24,13 +24,13 @@ class Commands:
         table: Table,
         ranks: Mapping[int, Rank],
         life: Lifecycle,
-        outbox: Outbox,
+        reports: ReportQueue,
         counted: Counter[str],
     ) -> None:
         self._table = table
         self._ranks = ranks
         self._life = life
-        self._outbox = outbox
+        self._reports = reports
         self._counted = counted
         self._clients: dict[int, int] = {}  # index -> incarnation, while open
         self._acts: dict[type[Message], Callable[[Any, float], None]] = {

@@ -7,8 +7,8 @@ import pytest
 from tests.processor.rig import Rig, Row
 from tokenpipe._core import MAX_ERROR
 from tokenpipe.extras import RowAnnex
-from tokenpipe.processor.numbers import Cause
-from tokenpipe.processor.words import REFUSED, row_error
+from tokenpipe.processor.codes import Cause
+from tokenpipe.processor.row_errors import REFUSED, row_error
 from tokenpipe.types import ErrorCode, RowStatus, make_handle
 from tokenpipe.wire import Abort, HandleFinished, pack_annex
 from tokenpipe.wire.extras_codec import ERROR, RECORD

@@ -18,7 +18,7 @@ BEHIND = 4  # the share of its window that a client may leave unacknowledged bef
 STILL_S = 0.05  # one that acknowledges nothing for so long is not slow but stopped
 
 
-class ClientOutlet:
+class OutputSender:
     """The lane from one processor to one client.
 
     Past the window nothing but urgent rows is sent, so the rest merges in the processor's own

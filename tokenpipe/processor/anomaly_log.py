@@ -21,7 +21,7 @@ WATCHED = {
 WHOSE = {"stale": "stale_handle", "park_lost": "park_lost_handle"}
 
 
-class Oddities:
+class AnomalyLog:
     """Compare a processor's counters with those of the look before."""
 
     def __init__(self, index: int, clock: Callable[[], float]) -> None:

@@ -11,7 +11,7 @@ import pytest
 
 from tests.processor.rig import Rig, Row
 from tests.processor.shell import INCARNATION, Shell, Worker
-from tokenpipe.processor.ranks import RankLanes
+from tokenpipe.processor.rank_lanes import RankLanes
 from tokenpipe.types import make_handle
 from tokenpipe.wire import (
     Bind,
@@ -41,8 +41,8 @@ class Ranks:
         self.reported: list[object] = []
 
     def turn(self, limit: int = 64) -> None:
-        self.full = self.lanes.read(self.processor, limit, time.monotonic())
-        self.lanes.applied()
+        self.full = self.lanes.read(self.processor, self.lanes.lanes, limit, time.monotonic())
+        self.lanes.applied(self.lanes.lanes)
         self.processor.tick(time.monotonic())
         self.reported += self.processor.reports()
 
@@ -176,7 +176,7 @@ def test_what_is_read_is_confirmed_when_it_is_applied_and_not_before(ranks: Make
     worker.send(Row(HANDLE, [5]))
 
     def read_only() -> None:
-        r.lanes.read(r.processor, 64, time.monotonic())
+        r.lanes.read(r.processor, r.lanes.lanes, 64, time.monotonic())
 
     r.shell.until(lambda: r.processor.counters["frames"] == 1, read_only, worker.lane.poll)
     for _ in range(20):

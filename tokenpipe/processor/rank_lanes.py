@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Container
 
 from tokenpipe._core import peek
 from tokenpipe.errors import FrameError
@@ -56,13 +56,14 @@ class RankLanes:
                 )
             )
 
-    def read(self, processor: Processor, limit: int, now: float) -> bool:
-        """Feed at most `limit` frames of each lane, and what changed about its worker.
+    def read(self, processor: Processor, lanes: Container[object], limit: int, now: float) -> bool:
+        """Feed at most `limit` frames of each of these lanes, and what changed about its worker.
 
-        Returns whether a lane had as many: it makes more than is read at a time.
+        Returns whether one had as many: it may have more.
         """
         full = False
-        for tp_rank, lane in enumerate(self.lanes):
+        served = [(tp_rank, lane) for tp_rank, lane in enumerate(self.lanes) if lane in lanes]
+        for tp_rank, lane in served:
             for change in lane.peer_events():
                 self._failed.discard(tp_rank)
                 if isinstance(change, PeerDown):
@@ -72,7 +73,7 @@ class RankLanes:
         if not (self._up or self._failed) and all(lane.sender for lane in self.lanes):
             self._up = True
             processor.rank_up(self.dp_rank, new_incarnation(), now)
-        for tp_rank, lane in enumerate(self.lanes):
+        for tp_rank, lane in served:
             items = lane.recv(limit)
             full = full or len(items) >= limit
             at = 0
@@ -108,10 +109,11 @@ class RankLanes:
             self._up = False
             processor.rank_lost(self.dp_rank, reason, now)
 
-    def applied(self) -> None:
-        """Let every lane acknowledge what was read."""
+    def applied(self, lanes: Container[object]) -> None:
+        """Let these lanes acknowledge what was read from them."""
         for lane in self.lanes:
-            lane.applied()
+            if lane in lanes:
+                lane.applied()
 
     def close(self) -> None:
         """Close the lanes."""

@@ -8,7 +8,7 @@ from tokenpipe.errors import FrameError
 from tokenpipe.types import ErrorCode, split_handle
 from tokenpipe.wire import unpack_error
 
-from .numbers import Cause
+from .codes import Cause
 
 RECOVERY_STOP = "result is incomplete (recovery stop)"
 REFUSED = "the worker refused the request"

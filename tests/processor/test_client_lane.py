@@ -10,7 +10,7 @@ import pytest
 
 from tests.processor.rig import Rig, Row
 from tests.processor.shell import Client, Shell
-from tokenpipe.processor.outlets import ClientOutlet
+from tokenpipe.processor.client_lane import OutputSender
 from tokenpipe.wire import OpenClient
 
 WINDOW = 16384
@@ -25,8 +25,8 @@ class Outlet:
         self.rig = Rig(slots=64)
         self.outlet = self.open(self.client)
 
-    def open(self, client: Client) -> ClientOutlet:
-        return ClientOutlet(
+    def open(self, client: Client) -> OutputSender:
+        return OutputSender(
             self.shell.instance,
             self.shell.topology,
             0,

@@ -10,7 +10,7 @@ from __future__ import annotations
 from tokenpipe.wire import Message
 
 
-class Outbox:
+class ReportQueue:
     """Collect reports until they are taken."""
 
     def __init__(self) -> None:
