@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 
 import numpy as np
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from tokenpipe.runners import Row
@@ -40,6 +40,7 @@ def test_a_row_draws_the_same_alone_and_in_any_batch(places: list[tuple[int, int
 
 @given(st.integers(-(1 << 63), (1 << 64) - 1))
 def test_any_seed_is_one_and_none_is_the_key(seed: int) -> None:
+    assume(seed % (1 << 64) != 1 ^ (1 << 63))  # the one seed that draws as the key 1 does
     with_seed = [row(SamplingParams(seed=seed), key) for key in (5, 6)]
     given_, same, keyed = seeds([*with_seed, row(SamplingParams())])
     assert given_ == same != keyed

@@ -154,10 +154,10 @@ BIND = {"handle": 1, "rank_incarnation": 2, "key": 3, "client": 4, "max_tokens":
         ([[16, {"handle": 1, "finish": 5, "stop_reason": -1, "output_tokens": 0}]], "finish"),
         ([[24, {"id": 1, "values": {"a": "b"}}]], r"Counters.values: expected a map of names"),
         ([[32, {"key": 1, "external_id": "x" * 4097}]], r"external_id: .* at most 4096 bytes"),
-        ([[48, {"step": 1, "binds": {}}]], r"StepPlan.binds: expected an array"),
-        ([[48, {"step": 1, "binds": [{"handle": 1}]}]], r"StepPlan.binds: StepBind.key: absent"),
-        ([[48, {"step": 1, "extra": "text"}]], r"StepPlan.extra: expected bytes"),
-        ([[48, {"step": 1, "extra": [[[[[[[[1]]]]]]]]}]], "too many|nested"),
+        ([[48, {"number": 1, "binds": {}}]], r"StepPlan.binds: expected an array"),
+        ([[48, {"number": 1, "binds": [{"handle": 1}]}]], r"StepPlan.binds: StepBind.key: absent"),
+        ([[48, {"number": 1, "extra": "text"}]], r"StepPlan.extra: expected bytes"),
+        ([[48, {"number": 1, "extra": [[[[[[[[1]]]]]]]]}]], "too many|nested"),
     ],
 )
 def test_refuses_by_index_and_field(body: Any, says: str) -> None:
