@@ -1,4 +1,4 @@
-"""A server drains: it admits no new call, and open responses end, at the deadline at last."""
+"""A server shuts down: it admits no new call, and open responses end, at the deadline at last."""
 
 from __future__ import annotations
 

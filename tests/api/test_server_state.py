@@ -1,4 +1,4 @@
-"""One process of an API server: responses are counted, ended and drained, and health is told."""
+"""One process of an API server: responses are counted, ended and shut down, and health is told."""
 
 from __future__ import annotations
 
@@ -44,41 +44,41 @@ def state_of(endpoint: Path | str, grace_s: float = 5.0, **more: Any) -> ServerS
     )
 
 
-def test_drain_ends_with_the_last_response_and_admits_no_other(tmp_path: Path) -> None:
-    async def drain() -> None:
+def test_shutdown_ends_with_the_last_response_and_admits_no_other(tmp_path: Path) -> None:
+    async def shut_down() -> None:
         state = state_of(tmp_path, 60.0)
         response = Response(state)
         state.admit(response)
-        draining = asyncio.create_task(state.drain())
+        ending = asyncio.create_task(state.shut_down())
         await asyncio.sleep(0)
         with pytest.raises(Problem, match="shutting down") as caught:
             state.admit(Response(state))
-        assert caught.value.status == 503 and not draining.done()
+        assert caught.value.status == 503 and not ending.done()
         state.remove(response)
-        await asyncio.wait_for(draining, 10)
+        await asyncio.wait_for(ending, 10)
         assert response.problems == []
 
-    asyncio.run(drain())
+    asyncio.run(shut_down())
 
 
-def test_drain_ends_what_is_left_at_its_deadline(tmp_path: Path) -> None:
-    async def drain() -> None:
+def test_shutdown_ends_what_is_left_at_its_deadline(tmp_path: Path) -> None:
+    async def shut_down() -> None:
         state = state_of(tmp_path, 0.1)
         responses = [Response(state), Response(state, deaf=True)]
         for response in responses:
             state.admit(response)
         began = time.monotonic()
-        await state.drain()  # one of them never ends
+        await state.shut_down()  # one of them never ends
         assert time.monotonic() - began >= 0.1 + FINAL_EVENTS_S
         for response in responses:
             (problem,) = response.problems
             assert (problem.status, problem.message) == (503, "the server is shutting down")
 
-    asyncio.run(drain())
+    asyncio.run(shut_down())
 
 
-def test_an_empty_server_drains_at_once(tmp_path: Path) -> None:
-    asyncio.run(asyncio.wait_for(state_of(tmp_path, 60.0).drain(), 10))
+def test_an_empty_server_shuts_down_at_once(tmp_path: Path) -> None:
+    asyncio.run(asyncio.wait_for(state_of(tmp_path, 60.0).shut_down(), 10))
 
 
 def test_open_attaches_and_checks_responses_until_close(runtime_dir: Path) -> None:
@@ -135,7 +135,7 @@ def test_health_adds_this_process_to_the_engines_own(tmp_path: Path) -> None:
         health = state.health()
         assert (health.ranks_up, health.running, health.waiting) == ((1,), 2, 3)
         assert health.problems == {"rank 0": "is down", "api 3": "the engine has not started yet"}
-        await state.drain()
+        await state.shut_down()
         assert state.health().problems["api 3"] == "is shutting down"
 
     asyncio.run(look())

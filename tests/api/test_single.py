@@ -14,7 +14,7 @@ import pytest
 
 from tests.api.pipeline_thread import pipeline
 from tests.conftest import eventually
-from tokenpipe.api.owner import DrainableServer
+from tokenpipe.api.owner import StoppableServer
 from tokenpipe.api.settings import ApiSettings
 from tokenpipe.api.single import run
 from tokenpipe.errors import StartupError
@@ -23,13 +23,13 @@ from tokenpipe.topology import Topology
 
 
 class Owner:
-    """Has the server, for the test to drain it."""
+    """Has the server, for the test to shut it down."""
 
     def __init__(self) -> None:
-        self.server: DrainableServer | None = None
+        self.server: StoppableServer | None = None
         self.notes: list[str] = []
 
-    def begins(self, server: DrainableServer) -> None:
+    def begins(self, server: StoppableServer) -> None:
         self.server = server
 
     def __enter__(self) -> None:
@@ -68,7 +68,7 @@ def test_an_owner_ends_the_server_that_it_was_given(runtime_dir: Path) -> None:
         assert owner.server is not None
         server = owner.server
         loop = server._loop  # type: ignore[attr-defined]
-        loop.call_soon_threadsafe(server.drain)
+        loop.call_soon_threadsafe(server.begin_shutdown)
         thread.join(20)
         assert status == [0] and owner.notes == ["enter", "exit"]
         assert before == {number: signal.getsignal(number) for number in before}

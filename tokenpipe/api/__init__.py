@@ -3,13 +3,13 @@
 Importing this room imports no web framework.
 """
 
-from .owner import DrainableServer
+from .owner import StoppableServer
 from .settings import ApiSettings
 from .start import check_start, load_single
 
 __all__ = [
     "ApiSettings",
-    "DrainableServer",
+    "StoppableServer",
     "check_start",
     "load_single",
 ]

@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import Protocol
 
 
-class DrainableServer(Protocol):
+class StoppableServer(Protocol):
     """The server, as its owner sees it."""
 
     started: bool
 
-    def drain(self, patience_s: float | None = None) -> None:
+    def begin_shutdown(self, patience_s: float | None = None) -> None:
         """Admit no new call, and end once every open response is over.
 
         Open responses have `patience_s`, by default what the topology says.
@@ -24,7 +24,7 @@ class ServerOwner(Protocol):
     client is closed; then the owner ends what the server needed.
     """
 
-    def begins(self, server: DrainableServer) -> None:
+    def begins(self, server: StoppableServer) -> None:
         """Take the server, which is about to run."""
 
     def __enter__(self) -> object: ...

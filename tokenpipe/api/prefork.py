@@ -26,12 +26,12 @@ from tokenpipe.notify import set_title
 from tokenpipe.supervisor import GiveUp, RestartPolicy
 
 from .app import make_app
-from .server import CLOSE_S, DrainingServer, make_config
+from .server import CLOSE_S, GracefulServer, make_config
 from .server_state import ServerState
 from .settings import ApiSettings
 
 PR_SET_PDEATHSIG = 1
-SPARE_S = CLOSE_S + 1.0  # the manager waits so much longer than its workers drain
+SPARE_S = CLOSE_S + 1.0  # the manager waits so much longer than its workers shut down
 _log = logging.getLogger("tokenpipe.serve")
 _settings: list[ApiSettings] = []  # of the manager; each worker inherits it by its fork
 _restarts: list[RestartPolicy] = []  # of all workers, counted together
@@ -48,7 +48,7 @@ class ApiWorker(UvicornWorker):  # type: ignore[misc]
 
     async def _serve(self) -> None:
         self.config.app = self.wsgi
-        server = DrainingServer(self.config, self.state)
+        server = GracefulServer(self.config, self.state)
         await server.serve(sockets=self.sockets)
         if not server.started:
             raise SystemExit(Arbiter.WORKER_BOOT_ERROR)

@@ -25,7 +25,7 @@ class HttpConnection(HttpToolsProtocol):
         self.app_state = {**self.app_state, "transport": transport}
 
 
-class DrainingServer(uvicorn.Server):
+class GracefulServer(uvicorn.Server):
     """End in two steps: first admit no new call, then end once all open responses are over.
 
     uvicorn's own shutdown closes the listening socket first, cancels streams at its deadline and
@@ -39,7 +39,7 @@ class DrainingServer(uvicorn.Server):
         self._state = state
         self._takes_signals = takes_signals
         self._loop: asyncio.AbstractEventLoop | None = None
-        self._draining: asyncio.Task[None] | None = None
+        self._shutting_down: asyncio.Task[None] | None = None
 
     async def startup(self, sockets: list[object] | None = None) -> None:  # type: ignore[override]
         self._loop = asyncio.get_running_loop()
@@ -51,8 +51,8 @@ class DrainingServer(uvicorn.Server):
             # The server may wait for an engine that never comes, and has nothing to close yet.
             signal.signal(sig, signal.SIG_DFL)
             signal.raise_signal(sig)
-        elif self._draining is None:
-            self._loop.call_soon_threadsafe(self.drain)
+        elif self._shutting_down is None:
+            self._loop.call_soon_threadsafe(self.begin_shutdown)
         elif sig == signal.SIGINT:
             self.should_exit = True
 
@@ -65,7 +65,7 @@ class DrainingServer(uvicorn.Server):
         with super().capture_signals():
             yield
 
-    def drain(self, patience_s: float | None = None) -> None:
+    def begin_shutdown(self, patience_s: float | None = None) -> None:
         """Admit no new call, and end once every open response is over. Runs in the loop's thread.
 
         Open responses have `patience_s` from now on, by default what the topology says. A later
@@ -75,11 +75,11 @@ class DrainingServer(uvicorn.Server):
             self._state.link.stop_opening()
         if patience_s is not None:
             asyncio.get_running_loop().call_later(patience_s, self._state.end_responses)
-        if self._draining is None:
-            self._draining = asyncio.create_task(self._drain())
+        if self._shutting_down is None:
+            self._shutting_down = asyncio.create_task(self._shut_down())
 
-    async def _drain(self) -> None:
-        await self._state.drain()
+    async def _shut_down(self) -> None:
+        await self._state.shut_down()
         self.should_exit = True
 
 

@@ -18,7 +18,7 @@ from .engine_link import EngineLink
 from .problems import Problem, unavailable
 from .settings import ApiSettings
 
-FINAL_EVENTS_S = 0.3  # for the last events of streams, after the deadline of a drain
+FINAL_EVENTS_S = 0.3  # for the last events of streams, after the deadline of the shutdown
 _log = logging.getLogger("tokenpipe.api")
 
 
@@ -45,7 +45,7 @@ class ServerState:
         self._cards = ModelCardReader(Path(settings.endpoint))
         self._responses: set[OpenResponse] = set()
         self._none_open = asyncio.Event()
-        self._draining = False
+        self._shutting_down = False
         self._tasks: list[asyncio.Task[None]] = []
 
     async def open(self) -> None:
@@ -78,8 +78,8 @@ class ServerState:
     # --- responses ---
 
     def admit(self, response: OpenResponse) -> None:
-        """Add an open response. Raises Problem, a 503, once the server drains."""
-        if self._draining:
+        """Add an open response. Raises Problem, a 503, once the server shuts down."""
+        if self._shutting_down:
             raise unavailable("the server is shutting down")
         self._responses.add(response)
 
@@ -89,12 +89,12 @@ class ServerState:
         if not self._responses:
             self._none_open.set()
 
-    async def drain(self) -> None:
+    async def shut_down(self) -> None:
         """Admit no new response, and return once all are over; end them at the deadline."""
-        self._draining = True
+        self._shutting_down = True
         patience = self.settings.topology.api.timeout_graceful_shutdown
         count = len(self._responses)
-        _log.info("the API worker drains: %d open response(s) have %g s", count, patience)
+        _log.info("the API worker shuts down: %d open response(s) have %g s", count, patience)
         if await self._all_over(patience):
             return
         count = len(self._responses)
@@ -142,6 +142,6 @@ class ServerState:
         """Return the health of all processes, that of this one included."""
         stuck_s = self.settings.topology.timeouts.stuck_s
         found = read_health(Path(self.settings.endpoint), stuck_s)
-        problem = "is shutting down" if self._draining else self.link.absence_reason
+        problem = "is shutting down" if self._shutting_down else self.link.absence_reason
         own = {f"api {self.rank}": problem} if problem else {}
         return Health({**found.problems, **own}, found.ranks_up, found.running, found.waiting)

@@ -8,7 +8,7 @@ from tokenpipe.errors import StartupError
 
 from .app import make_app
 from .owner import ServerOwner
-from .server import DrainingServer, make_config
+from .server import GracefulServer, make_config
 from .server_state import ServerState
 from .settings import ApiSettings
 
@@ -20,7 +20,7 @@ def run(settings: ApiSettings, owner: ServerOwner | None = None) -> int:
     """
     state = ServerState(settings, rank="0")
     config = make_config(settings, make_app(state, owner))
-    server = DrainingServer(config, state, takes_signals=owner is None)
+    server = GracefulServer(config, state, takes_signals=owner is None)
     if owner is not None:
         owner.begins(server)
     with socket.socket(fileno=settings.fd) as sock:

@@ -16,7 +16,7 @@ from contextlib import suppress
 
 from typing_extensions import Self
 
-from tokenpipe.api import ApiSettings, DrainableServer, check_start, load_single
+from tokenpipe.api import ApiSettings, StoppableServer, check_start, load_single
 from tokenpipe.errors import ConfigError
 from tokenpipe.logs import set_up_logs
 from tokenpipe.notify import Notifier
@@ -120,7 +120,7 @@ class InProcessServer:
         self._processes = processes
         self._close_s = close_s
         self._close = close
-        self._server: DrainableServer | None = None
+        self._server: StoppableServer | None = None
         self._task: asyncio.Task[None] | None = None
         self._failure: ServerFailed | None = None
 
@@ -140,7 +140,7 @@ class InProcessServer:
             raise self._failure
         return 128 + self._signals.second if self._signals.second else status
 
-    def begins(self, server: DrainableServer) -> None:
+    def begins(self, server: StoppableServer) -> None:
         """Take the server, which is about to run."""
         self._server = server
 
@@ -176,7 +176,7 @@ class InProcessServer:
     def _signal(self) -> None:
         self._signals.clear()
         assert self._server is not None
-        self._server.drain(0.0 if self._signals.second else None)
+        self._server.begin_shutdown(0.0 if self._signals.second else None)
 
     async def _watch(self) -> None:
         logged = False
@@ -196,4 +196,4 @@ class InProcessServer:
             self._failure = failure
             self._signals.expect_second()
             assert self._server is not None
-            self._server.drain(AFTER_FAILURE_S)
+            self._server.begin_shutdown(AFTER_FAILURE_S)
