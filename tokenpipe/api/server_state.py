@@ -131,7 +131,7 @@ class ServerState:
         return self._cards.read()
 
     def require_model_card(self) -> ModelCard:
-        """Return what the model accepts. Raises Problem, a 503, where nobody has said it yet."""
+        """Return what the model accepts. Raises Problem, a 503, while it is not known."""
         card = self.model_card()
         if card is None:
             self.link.client()  # where the engine is away, its 503 says why

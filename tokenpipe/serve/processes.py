@@ -20,7 +20,7 @@ _log = logging.getLogger("tokenpipe.serve")
 
 
 class ServerFailed(TokenpipeError):
-    """A process died and is not started again; says which, how, why, and its last words."""
+    """A process died and is not started again. The text names it, with the reasons and its log."""
 
 
 class ServerProcesses:

@@ -1,4 +1,4 @@
-"""Read what an executor says of itself: which request fields it accepts, how long a sequence is."""
+"""Read an executor's model card: the request fields that it accepts, and its `max_model_len`."""
 
 from __future__ import annotations
 
