@@ -91,7 +91,7 @@ def test_given_up_then_aborted_then_all_aborted(runtime_dir: Path) -> None:
         for _ in range(3):
             r.abort(*keys)
         r.publish([], [h for h in handles if h not in preempted])
-        r.events += r.pipe.drain(timeout_s=20.0)
+        r.events += r.pipe.finish(timeout_s=20.0)
         r.until(lambda: r.ended(*keys))
         ends = [e.request.internal_id for e in r.of(Finished)]
         ends += [e.request.internal_id for e in r.of(Aborted)]

@@ -89,7 +89,7 @@ def main() -> None:
         engine = Engine(pipe)
         engine.serve(lambda: bool(engine.waiting))
         assert_type(pipe.counters(), dict[str, dict[str, int]])
-        assert_type(pipe.drain(timeout_s=1.0), list[tp.Event])
+        assert_type(pipe.finish(timeout_s=1.0), list[tp.Event])
 
 
 def wrong(pipe: tp.Pipeline, request: tp.Request, event: tp.Finished) -> None:

@@ -16,7 +16,7 @@ from .client_link import ClientLink
 from .final_rows import FinalRow
 from .outcomes import Outcomes
 
-DRAINING = "the engine is shutting down"
+SHUTTING_DOWN = "the engine is shutting down"
 NO_TOKENIZER = "stop strings need text, and the topology has no tokenizer"
 
 
@@ -34,7 +34,7 @@ class Clients:
         clock: Callable[[], float],
     ) -> None:
         """Open no lane yet."""
-        self.draining = False
+        self.shutting_down = False
         self._instance = instance
         self._topology = topology
         self._me = me
@@ -107,8 +107,8 @@ class Clients:
             link.bad_messages += 1
         elif message.params.stop and self._topology.tokenizer is None:
             self._reject(message.key, ErrorCode.INVALID, NO_TOKENIZER)
-        elif self.draining:
-            self._reject(message.key, ErrorCode.UNAVAILABLE, DRAINING)
+        elif self.shutting_down:
+            self._reject(message.key, ErrorCode.UNAVAILABLE, SHUTTING_DOWN)
         else:
             yield Submitted(request)
 

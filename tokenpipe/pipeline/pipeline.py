@@ -220,14 +220,14 @@ class Pipeline:
             self._turn(min(left, 0.05))
         return counts.take()
 
-    def drain(self, timeout_s: float = 5.0) -> list[Event]:
+    def finish(self, timeout_s: float = 5.0) -> list[Event]:
         """Refuse new requests and wait until the live ones have ended. Return the events.
 
         The engine cannot schedule during this call, so call it when the workers can finish without
         new plans. Requests that have not ended after `timeout_s` stay live.
         """
         self._check_open()
-        self._resources.clients.draining = True
+        self._resources.clients.shutting_down = True
         end = self._clock() + timeout_s
         events: list[Event] = []
         while (self._table.requests or self._table.bindings) and self._clock() < end:
