@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tokenpipe.bench.stop_signals import SIGNALS, StopSignals
+from tokenpipe.bench.stop_signals import SIGNALS, BenchSignals
 
 
 @pytest.fixture(autouse=True)
@@ -24,7 +24,7 @@ def handlers() -> Iterator[None]:
     ("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129)]
 )
 def test_the_exit_status_is_that_of_the_first_signal(number: int, status: int) -> None:
-    signals = StopSignals()
+    signals = BenchSignals()
     assert not signals.asked()
     os.kill(os.getpid(), number)
     os.kill(os.getpid(), signal.SIGTERM)
@@ -33,13 +33,13 @@ def test_the_exit_status_is_that_of_the_first_signal(number: int, status: int) -
 
 def test_an_ignored_signal_stays_ignored() -> None:
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
-    signals = StopSignals()
+    signals = BenchSignals()
     os.kill(os.getpid(), signal.SIGHUP)
     assert not signals.asked()
 
 
 def test_at_the_end_all_are_ignored() -> None:
-    signals = StopSignals()
+    signals = BenchSignals()
     signals.ignore()
     for number in SIGNALS:
         os.kill(os.getpid(), number)

@@ -16,7 +16,7 @@ from .options import Options
 from .progress_bar import progress_bar
 from .report import table
 from .run import Stopped, run
-from .stop_signals import StopSignals
+from .stop_signals import BenchSignals
 
 app = typer.Typer(add_completion=False, help=__doc__, pretty_exceptions_enable=False)
 
@@ -53,7 +53,7 @@ def main(
 
 def run_and_show(values: dict[str, object], json_file: Path | None) -> int:
     """Run the bench with these Options, print the report and return the exit status."""
-    console, signals = Console(), StopSignals()
+    console, signals = Console(), BenchSignals()
     try:
         report = _run(Options(**values), console, signals)  # type: ignore[arg-type]
     except Stopped:
@@ -69,7 +69,7 @@ def run_and_show(values: dict[str, object], json_file: Path | None) -> int:
     return 0 if report["ok"] else 1
 
 
-def _run(options: Options, console: Console, signals: StopSignals) -> dict[str, object]:
+def _run(options: Options, console: Console, signals: BenchSignals) -> dict[str, object]:
     if not console.is_terminal:
         return run(options, stop=signals.asked)
     with progress_bar(console) as shown:

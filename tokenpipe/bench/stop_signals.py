@@ -8,7 +8,7 @@ from types import FrameType
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
-class StopSignals:
+class BenchSignals:
     """Remember the first of these signals. Signals after it change nothing.
 
     The handler does nothing else, so no signal can interrupt a clean-up. A signal that was ignored
