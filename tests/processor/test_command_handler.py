@@ -123,5 +123,5 @@ def test_a_client_that_is_opened_twice_keeps_what_waits_for_it() -> None:
     rig.feed(Row(handle, [7]))
     rig.command(OpenClient(0, 501))  # another life: what waited was for the first
     assert rig.processor.flush(0, LANE) is None
-    rig.command(OpenClient(9999, 1))
+    rig.command(OpenClient(0xFFFFFFFF, 1))
     assert rig.processor.counters["bad_commands"] == 1
