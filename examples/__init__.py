@@ -1,1 +1,1 @@
-"""Engines on tokenpipe: one in a file, one with a real model, two that nobody here wrote."""
+"""Engines on tokenpipe: one in a single file, one with a real model, two of other projects."""

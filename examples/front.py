@@ -1,7 +1,7 @@
-"""Stand before an engine that schedules by itself: a slot for each request in its hands.
+"""Connect an engine that schedules by itself: each of its requests has a slot.
 
-Such an engine preempts and resumes on its own. Its request keeps slot and handle meanwhile, for
-nobody has to know: no row comes for a while, and then the next token does.
+Such an engine preempts and resumes on its own. A preempted request keeps its slot and handle, and
+nobody has to be told: no row comes for a while, and then the next token comes.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ from tokenpipe import (
 
 
 class Front:
-    """Binds what is submitted while slots are free, and passes on what the engine must know.
+    """Bind submitted requests while slots are free, and tell the engine what it must know.
 
     Args:
-        pipe: the pipeline, with one DP rank; this object reads its events.
-        refuse: says why the engine cannot serve a request, None where it can.
+        pipe: the pipeline, with one DP rank. This object reads its events.
+        refuse: returns why the engine cannot serve a request, or None if it can.
         start: takes a handle and its request into the engine.
-        cancel: tells the engine that nobody wants a handle any more. Its worker's drained row is
-            the answer, as it is for one that ended by itself.
+        cancel: tells the engine that a handle is over. The worker answers with a drained row, as
+            for a request that ended by itself.
     """
 
     def __init__(
@@ -49,11 +49,11 @@ class Front:
         self._waiting: deque[Request] = deque()
         self.free: set[int] = set()
         self.bound: dict[int, int] = {}  # handle to slot, until released
-        self.released = Counter[str]()  # why: all but "drained" is a row that the worker owed
+        self.released = Counter[str]()  # by reason; each but "drained" is a missing drained row
         self.up = False
 
     def turn(self, timeout_s: float) -> None:
-        """Wait for what comes, at most so long, and heed it."""
+        """Wait for events, at most `timeout_s`, and handle them."""
         self._pipe.wait(timeout_s)
         for event in self._pipe.poll():
             match event:
@@ -89,7 +89,7 @@ class Front:
             self._start(handle, request)
 
     def refuse_all(self, why: str) -> None:
-        """End what waits with an error."""
+        """End all waiting requests with an error."""
         while self._waiting:
             self._pipe.reject(self._waiting.popleft(), why, ErrorCode.UNAVAILABLE)
 

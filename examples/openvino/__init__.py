@@ -1,1 +1,1 @@
-"""Continuous batching of OpenVINO GenAI, its tokens carried by tokenpipe."""
+"""Continuous batching of OpenVINO GenAI. tokenpipe carries its tokens."""

@@ -1,8 +1,8 @@
 """Carry the tokens of OpenVINO GenAI's continuous batching through tokenpipe.
 
-`step()` holds the GIL, seconds in a prefill, so this runs in a worker process of its own:
+`step()` holds the GIL, in a prefill for seconds, so the engine runs in a worker process of its own:
 `python -m tokenpipe serve --engine examples.openvino.adapter:OpenVINOEngine`.
-It preempts by itself; all that shows is a step without a token for a request that runs.
+The engine preempts by itself. A preempted request has steps without a token.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from examples.smollm2.weights import find_gguf
 from tokenpipe import RowStatus, StepBind
 from tokenpipe.worker import RankPlace, StepRows
 
-# Else results depend on who shares the batch; a server that need not compare them drops it.
+# Without this, results depend on the other requests of the batch. A server does not need it.
 EXACT = {
     "KV_CACHE_PRECISION": "f32",
     "INFERENCE_PRECISION_HINT": "f32",
@@ -33,8 +33,8 @@ class OpenVINOEngine:
     Args:
         place: where in the topology this runs.
         model: an OpenVINO model directory or a GGUF file; None is SmolLM2 from its wheel.
-        blocks: KV cache blocks; with few of them it preempts.
-        report: file for those who look: preemptions so far, and requests in OpenVINO's hands.
+        blocks: KV cache blocks; with few of them the engine preempts. 0 is a cache of 1 GB.
+        report: a file for tests: the preemptions so far, and the requests that OpenVINO has.
     """
 
     def __init__(
@@ -53,13 +53,13 @@ class OpenVINOEngine:
             scheduler.cache_size = 1  # GB
         path = model or str(find_gguf())
         self._pipe = genai.ContinuousBatchingPipeline(path, scheduler, "CPU", EXACT)
-        self._open: dict[int, Any] = {}  # handle to OpenVINO's, until it ended or was freed
+        self._open: dict[int, Any] = {}  # handle to OpenVINO's handle, until the end or the free
         self._spoke: set[int] = set()
         self._report = Path(report) if report else None
         self.preempted = 0
 
     def admit(self, binding: StepBind) -> None:
-        """Hand a request over; one that was here before goes on behind its output."""
+        """Give a request to OpenVINO. A request that ran before continues after its output."""
         ids = [*binding.prompt_token_ids, *binding.output_token_ids]
         params, left = binding.params, binding.max_tokens - len(binding.output_token_ids)
         config = genai.GenerationConfig(
@@ -74,7 +74,7 @@ class OpenVINOEngine:
         self._open[binding.handle] = self._pipe.add_request(binding.handle, tensor, config)
 
     def step(self) -> StepRows | None:
-        """Run one step and return what it brought; None where nothing is open."""
+        """Run one step and return its rows; None if no request is open."""
         if not self._open:
             return None
         self._pipe.step()
@@ -85,7 +85,7 @@ class OpenVINOEngine:
         for handle, generation in list(self._open.items()):
             new: list[int] = []
             while generation.can_read():
-                for part in generation.read().values():  # none of what was ignored
+                for part in generation.read().values():  # an ignored request has none
                     new += part.generated_ids
             state = generation.get_status()
             if state != genai.GenerationStatus.RUNNING:
@@ -105,7 +105,7 @@ class OpenVINOEngine:
         return StepRows(handles, tokens, counts, status=status)
 
     def free(self, handle: int) -> None:
-        """Let a request go, wherever it is."""
+        """Cancel a request, in whatever state it is."""
         self._spoke.discard(handle)
         generation = self._open.pop(handle, None)
         if generation is not None:

@@ -1,4 +1,4 @@
-"""Generate with OpenVINO GenAI alone, one prompt after another: prompts in, ids out, as JSON."""
+"""Generate with OpenVINO GenAI alone, one prompt after another. Input and output are JSON."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from .adapter import EXACT
 
 
 def main() -> None:
-    """Read `[prompts, tokens]` from stdin, write the output ids of each prompt."""
+    """Read `[prompts, tokens]` from stdin, and write the output ids of each prompt to stdout."""
     prompts, tokens = json.load(sys.stdin)
     scheduler = genai.SchedulerConfig()
     scheduler.cache_size = 1

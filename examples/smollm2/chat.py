@@ -20,12 +20,12 @@ MAX_TOKENS = 256
 
 
 class EngineThread(threading.Thread):
-    """Makes an engine and serves until told to stop; keeps what it died of."""
+    """Make an engine and serve until `end` is called. `error` has what ended it before."""
 
     def __init__(self, options: Options) -> None:
         super().__init__(name="engine")
         self._options = options
-        self._told = threading.Event()
+        self._stopping = threading.Event()
         self.up = threading.Event()
         self.endpoint = ""
         self.counts = Counter[str]()
@@ -33,20 +33,20 @@ class EngineThread(threading.Thread):
         self.start()
 
     def run(self) -> None:
-        """Serve."""
+        """Make the engine and serve."""
         try:
             with Engine(self._options) as engine:
                 self.endpoint = engine.pipe.endpoint
                 self.counts = engine.scheduler.counts
                 self.up.set()
-                engine.serve(self._told.is_set)
+                engine.serve(self._stopping.is_set)
         except BaseException as error:
             self.error = error
         finally:
             self.up.set()
 
     def wait_up(self) -> str:
-        """Return the endpoint once the engine serves."""
+        """Wait until the engine serves and return its endpoint. Raises what ended the engine."""
         self.up.wait()
         if self.error is not None:
             raise self.error
@@ -54,7 +54,7 @@ class EngineThread(threading.Thread):
 
     def end(self) -> None:
         """Stop serving."""
-        self._told.set()
+        self._stopping.set()
         self.join()
 
 
@@ -64,18 +64,18 @@ async def answer(
     """Stream one answer to the terminal and return it."""
     prompt = chat.prompt(messages)
     params = SamplingParams(max_tokens=MAX_TOKENS, temperature=temperature, top_p=0.9)
-    said = list[str]()
+    texts = list[str]()
     async for output in client.generate(prompt, params):
-        said.append(output.text)
+        texts.append(output.text)
         print(output.text, end="", flush=True)
         if output.error:
             print(f"[{output.error}]", end="")
     print(flush=True)
-    return "".join(said)
+    return "".join(texts)
 
 
 async def talk(endpoint: str, chat: Chat, questions: list[str], temperature: float) -> None:
-    """Answer the questions that were given, or those that are typed."""
+    """Answer the questions of the command line, or else those that are typed."""
     messages: list[dict[str, str]] = []
     async with AsyncClient(endpoint, name="chat") as client:
         while True:
@@ -92,7 +92,7 @@ async def talk(endpoint: str, chat: Chat, questions: list[str], temperature: flo
             said = await answer(client, chat, messages, temperature)
             messages.append({"role": "assistant", "content": said})
             while len(chat.prompt(messages)) > Options.room - MAX_TOKENS - 64:
-                del messages[:2]  # the oldest turn makes room
+                del messages[:2]  # drop the oldest question and answer
 
 
 def _typed() -> str:
@@ -103,13 +103,15 @@ def _typed() -> str:
 
 
 def main() -> int:
-    """Start everything, talk, end everything."""
+    """Start the engine, chat, end the engine."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("question", nargs="*", help="ask this and end; else type, Ctrl-D ends")
+    parser.add_argument(
+        "question", nargs="*", help="ask this and end; without it, type questions; Ctrl-D ends"
+    )
     parser.add_argument("--dp", type=int, default=1, help="data-parallel ranks")
     parser.add_argument("--temperature", type=float, default=0.2, help="0 is greedy")
     args = parser.parse_args()
-    print("Unpacking the weights once and starting the engine ...", flush=True)
+    print("Starting the engine. The first start unpacks the weights ...", flush=True)
     engine = EngineThread(Options(dp=args.dp))
     try:
         asyncio.run(talk(engine.wait_up(), Chat(), args.question, args.temperature))

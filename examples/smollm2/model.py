@@ -1,4 +1,4 @@
-"""A compact Llama on PaddlePaddle, with a KV cache per slot: what a tokenpipe runner runs."""
+"""A small Llama on PaddlePaddle for a tokenpipe runner, with a KV cache for each slot."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class SmolLM2:
         self.sin = paddle.to_tensor(np.sin(angles).astype(np.float32))
 
     def tokens_of(self, row: Row) -> Sequence[int]:
-        """Return the tokens that a new row begins with."""
+        """Return the tokens that a new row has at its prefill."""
         return (*row.prompt_token_ids, *row.output_token_ids)
 
     def prefill(self, rows: Sequence[Row]) -> Tensor:
@@ -69,7 +69,7 @@ class SmolLM2:
         return self._logits(self._run(last, slots, paddle.to_tensor(lengths - 1)))
 
     def free(self, row: Row) -> None:
-        """Nothing: the next row of the slot writes over what is there."""
+        """Do nothing: the next row of the slot overwrites the cache."""
 
     def _run(
         self, ids: Tensor, slots: Tensor, positions: Tensor, prefill: int | None = None
@@ -92,7 +92,7 @@ class SmolLM2:
             keys, values = self.keys[layer], self.values[layer]
             keys[slots, :, positions] = k
             values[slots, :, positions] = v
-            if prefill is not None:  # one row: its tokens share what they look at
+            if prefill is not None:  # one row: its tokens share keys and values
                 seen_k, seen_v = keys[prefill : prefill + 1], values[prefill : prefill + 1]
             else:
                 seen_k = paddle.index_select(keys[:, :, :reach], slots)
@@ -109,8 +109,8 @@ class SmolLM2:
         n, _, head = q.shape
         q = q.reshape([n, self.shape["kv_heads"], self.groups, head])
         scores = paddle.matmul(q, k, transpose_y=True) * head**-0.5 + mask
-        chances = paddle.nn.functional.softmax(scores, axis=-1)
-        return paddle.matmul(chances, v).reshape([n, -1])
+        weights = paddle.nn.functional.softmax(scores, axis=-1)
+        return paddle.matmul(weights, v).reshape([n, -1])
 
     def _normed(self, x: Tensor, weight: Tensor) -> Tensor:
         mean = (x * x).mean(axis=-1, keepdim=True)
@@ -139,7 +139,7 @@ def _lent(values: Any) -> Tensor:
 
 
 def _turned(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
-    """Rotate [n, heads, head] by its positions: the first half of a head against the second."""
+    """Rotate [n, heads, head] by its positions: each first half of a head with its second half."""
     half = x.shape[-1] // 2
     a, b = x[..., :half], x[..., half:]
     return paddle.concat([a * cos - b * sin, b * cos + a * sin], axis=-1)

@@ -1,4 +1,4 @@
-"""Generate without tokenpipe, one prompt at a time: what the engine's output is compared with."""
+"""Generate without tokenpipe, one prompt at a time, to compare the engine's output with it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ GREEDY = SamplingParams(temperature=0.0, max_tokens=1 << 30)
 
 
 class Plain(NamedTuple):
-    """Greedy ids, and at each the distance between the best two logits."""
+    """Greedy ids, and for each the distance between the best two logits."""
 
     ids: list[int]
     gaps: list[float]

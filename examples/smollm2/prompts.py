@@ -1,4 +1,4 @@
-"""Thirty-two questions that people ask."""
+"""Thirty-two questions."""
 
 QUESTIONS = (
     "What is the capital of France?",

@@ -1,9 +1,9 @@
-"""Compare what the engine serves with a plain loop: `python -m examples.smollm2.proof`.
+"""Compare the engine's output with a plain loop: `python -m examples.smollm2.proof`.
 
-First with the plain ids fed back, so that each argmax stands by itself: wherever one differs, the
-best two logits of the plain loop must be close (rows of a batch are not added up in the order in
-which a single row is). Then free, texts side by side. The cache budget is so small that requests
-are preempted.
+In the first run the engine gets the plain ids and not its own, so each argmax can be compared by
+itself. If one differs, the best two logits of the plain loop must be close, because a batch adds up
+in another order than a single row. In the second run the engine uses its own ids, and the texts are
+printed side by side. The cache is so small that requests are preempted.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ CLOSE = 1e-3
 
 
 async def ask(endpoint: str, prompts: list[list[int]], tokens: int) -> list[list[int]]:
-    """Return the greedy output of each prompt, all asked at once."""
+    """Submit all prompts at once and return the greedy output of each."""
     params = SamplingParams(max_tokens=tokens, temperature=0.0, ignore_eos=True)
 
     async def one(client: AsyncClient, prompt: list[int]) -> list[int]:
@@ -46,7 +46,7 @@ async def ask(endpoint: str, prompts: list[list[int]], tokens: int) -> list[list
 
 
 def serve(options: Options, prompts: list[list[int]], tokens: int) -> tuple[list[list[int]], int]:
-    """Return the engine's outputs and how often it preempted."""
+    """Return the engine's outputs and the number of preemptions."""
     engine = EngineThread(options)
     try:
         outputs = asyncio.run(ask(engine.wait_up(), prompts, tokens))
@@ -56,22 +56,23 @@ def serve(options: Options, prompts: list[list[int]], tokens: int) -> tuple[list
 
 
 def compare(prompts: list[list[int]], plain: list[Plain], got: list[list[int]]) -> int:
-    """Print where an argmax differs; return how many differ where the logits are not close."""
+    """Print each argmax that differs; return how many differ although the logits are not close."""
     wrong = differ = 0
     for which, (one, ids) in enumerate(zip(plain, got, strict=True)):
         assert len(ids) == len(one.ids), f"prompt {which}: {len(ids)} tokens of {len(one.ids)}"
-        for at, (mine, his) in enumerate(zip(ids, one.ids, strict=True)):
-            if mine != his:
+        for at, (token, expected) in enumerate(zip(ids, one.ids, strict=True)):
+            if token != expected:
                 differ += 1
                 wrong += one.gaps[at] >= CLOSE
-                print(f"  prompt {which}, token {at}: {mine} is not {his}, gap {one.gaps[at]:.2e}")
+                gap = f"gap {one.gaps[at]:.2e}"
+                print(f"  prompt {which}, token {at}: {token} is not {expected}, {gap}")
     total = sum(len(ids) for ids in got)
     print(f"  {differ} of {total} differ, {wrong} of them with a gap of {CLOSE} or more")
     return wrong
 
 
 def main() -> int:
-    """Return 1 where an argmax differs that must not."""
+    """Return 1 if an argmax differs that must not differ."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--prompts", type=int, default=len(QUESTIONS))
     parser.add_argument("--tokens", type=int, default=32)

@@ -1,7 +1,7 @@
-"""Continuous batching under a KV budget: what an engine decides, on tokenpipe's events.
+"""Continuous batching with a limited KV cache: an engine's decisions, from tokenpipe's events.
 
-Each plan is one step of a rank, so lengths are known by counting: a request that runs has one token
-more after each plan. When the next step would not fit the budget, the youngest goes.
+Each plan is one step of a rank, so the scheduler counts lengths: a running request has one token
+more after each plan. If the next step would not fit into the cache, the youngest is preempted.
 """
 
 from __future__ import annotations
@@ -26,18 +26,18 @@ from tokenpipe import (
     Submitted,
 )
 
-HEADROOM_STEPS = 8  # of all that run, before one more comes in: else it would go right again
+HEADROOM_STEPS = 8  # room for all that run; else a new request is preempted at once
 
 
 @dataclass(slots=True)
 class Running:
-    """A bound request: where it is, and how many tokens it has there."""
+    """A bound request: its slot, and how many tokens it has there."""
 
     request: Request
     handle: int
     slot: int
     length: int
-    end: int  # its length when it has all its tokens
+    end: int  # its length at `max_tokens`
 
 
 @dataclass(slots=True)
@@ -47,20 +47,20 @@ class Rank:
     free: list[int] = field(default_factory=list)
     running: dict[int, Running] = field(default_factory=dict)  # by handle, oldest first
     leaving: dict[int, Running] = field(default_factory=dict)  # preempted, not yet handed back
-    frees: list[int] = field(default_factory=list)  # handles that its worker is to let go
+    frees: list[int] = field(default_factory=list)  # handles that the next plan frees
     plans: int = 0
 
     @property
     def used(self) -> int:
-        """Return how many tokens its cache has to hold after the next step."""
+        """Return how many tokens the cache must hold after the next step."""
         return sum(min(one.length + 1, one.end) for one in self.running.values())
 
 
 class Scheduler:
-    """First come first served, to the rank with the most room; preempted requests go first."""
+    """First come, first served, at the rank with the most room. Preempted requests go first."""
 
     def __init__(self, pipe: Pipeline, kv_tokens: int, room: int) -> None:
-        """Schedule `pipe` with `kv_tokens` tokens of cache per rank, `room` in a slot."""
+        """Schedule `pipe` with `kv_tokens` tokens of cache for each rank, `room` for each slot."""
         self._pipe = pipe
         self._kv_tokens = kv_tokens
         self._room = min(room, kv_tokens)
@@ -70,13 +70,13 @@ class Scheduler:
 
     @property
     def busy(self) -> bool:
-        """Whether anything runs or waits to."""
+        """Whether a request runs, waits or leaves."""
         return bool(self._waiting) or any(
             r.running or r.frees or r.leaving for r in self._ranks.values()
         )
 
     def take(self, events: Iterable[Event]) -> None:
-        """Heed what the pipeline says."""
+        """Handle the pipeline's events."""
         for event in events:
             self.counts[type(event).__name__] += 1
             match event:
@@ -98,7 +98,7 @@ class Scheduler:
                     self._ranks[dp] = Rank()  # what ran there comes back as Rescheduled
 
     def plan(self, dp: int) -> StepPlan | None:
-        """Return the next step of a rank, its commands sent; None where it has nothing to do."""
+        """Send a rank's commands and return its next step; None if it has nothing to do."""
         rank = self._ranks[dp]
         binds: list[StepBind] = []
         with self._pipe.commands(dp) as commands:
@@ -140,7 +140,7 @@ class Scheduler:
         return min(up, key=lambda dp: self._ranks[dp].used, default=-1)
 
     def _over(self, handle: int | None) -> None:
-        """An outcome: the slot may be bound again; the worker lets the handle go before that."""
+        """Take an outcome: the slot may be bound again, the next plan frees the handle first."""
         for rank in self._ranks.values():
             one = rank.running.pop(handle or 0, None)
             if one is not None:

@@ -1,4 +1,4 @@
-"""Build the model's tokenizer and chat template from what its GGUF file says."""
+"""Build the model's tokenizer and chat template from its GGUF file."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers
 
 from .weights import find_gguf
 
-CONTROL = 3  # the format's type of a token that is not text
+CONTROL = 3  # GGUF's type of a token that is not text
 
 
 class Chat:
-    """The tokenizer, and the template that makes a prompt of a conversation."""
+    """The tokenizer, and the template that renders a conversation as a prompt."""
 
     def __init__(self, gguf: Path | None = None) -> None:
         fields = GGUFReader(str(gguf or find_gguf())).fields
@@ -44,9 +44,9 @@ class Chat:
         self._template = jinja.from_string(self._source)
 
     def save(self, folder: Path) -> Path:
-        """Write the tokenizer where a topology can name it, its template beside; returns its path.
+        """Write the tokenizer and the chat template into a folder; return the tokenizer's path.
 
-        The API server finds a template of that name.
+        A topology can name this path. The API server finds the template beside it by its name.
         """
         path, template = folder / "tokenizer.json", folder / "chat_template.jinja"
         if not (path.exists() and template.exists()):
@@ -58,7 +58,7 @@ class Chat:
         return path
 
     def prompt(self, messages: Sequence[dict[str, str]]) -> list[int]:
-        """Return the token ids that ask the assistant for its next turn."""
+        """Return the token ids that ask for the assistant's next message."""
         text = self._template.render(messages=messages, add_generation_prompt=True)
         ids: list[int] = self.tokenizer.encode(text, add_special_tokens=False).ids
         return ids

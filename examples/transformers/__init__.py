@@ -1,1 +1,1 @@
-"""Continuous batching of the transformers library, its tokens carried by tokenpipe."""
+"""Continuous batching of the transformers library. tokenpipe carries its tokens."""

@@ -1,8 +1,8 @@
 """Carry the tokens of transformers' continuous batching through tokenpipe.
 
-transformers 5.24 ships the whole token list with each new token; here a step is one frame. Its
-hooks are private, so the version is pinned. They are set on the batch processor before its thread
-starts, and publish in that thread.
+transformers 5.24 sends the whole token list with each new token. Here a step is one frame. The
+hooks are private methods, so the version is pinned. They are set on the batch processor before its
+thread starts, and they publish in that thread.
 """
 
 from __future__ import annotations
@@ -19,13 +19,14 @@ class TransformersEngine:
     """A model of transformers behind a Pipeline.
 
     Args:
-        model: a causal language model, on the device where it shall run.
-        num_blocks: blocks of its KV cache; with few of them it preempts.
+        model: a causal language model, on the device where it is to run.
+        num_blocks: blocks of its KV cache; with few of them the engine preempts.
         page_size: tokens of a block.
-        max_batch_tokens: of a step; a longer prompt is taken in pieces. None: transformers' own.
+        max_batch_tokens: tokens of a step. A longer prompt is prefilled in chunks. None is the
+            default of transformers.
         topology: more keys of the topology.
 
-    Greedy: transformers samples with one configuration for all requests.
+    It serves greedy requests only: transformers samples with one configuration for all requests.
     """
 
     def __init__(
@@ -55,7 +56,7 @@ class TransformersEngine:
         )
         self.preemptions = 0
         self.steps = 0
-        self._batch: list[tuple[Any, int]] = []  # (state, token) of the step that is updated
+        self._batch: list[tuple[Any, int]] = []  # (state, token) of the present step
         self.processor = self.manager.batch_processor = self.manager._create_batch_processor()
         self._hook(self.processor, "prepare_next_batch", before=self._poll)
         self._hook(self.processor, "update_batch", after=self._publish)
@@ -66,9 +67,9 @@ class TransformersEngine:
         self.manager.start()
 
     def turn(self, timeout_s: float = 0.05) -> None:
-        """Serve: call it again and again in the thread that made this."""
+        """Serve for one turn. Call it in a loop, in the thread that made this object."""
         self.front.turn(timeout_s)
-        if not self.manager.is_running():  # its thread is gone, and the lane is ours
+        if not self.manager.is_running():  # its thread is gone, so this thread may use the lane
             self.front.refuse_all("the engine has failed")
             self.pub.poll()
 
@@ -100,7 +101,7 @@ class TransformersEngine:
         )
 
     def _cancel(self, handle: int) -> None:
-        self.manager.cancel_request(str(handle))  # nothing where it ended by itself
+        self.manager.cancel_request(str(handle))  # does nothing if it ended by itself
 
     # --- in the generation thread ---
 
@@ -118,7 +119,7 @@ class TransformersEngine:
         setattr(owner, name, hooked)
 
     def _poll(self) -> None:
-        self.pub.poll()  # the loop comes round every 100 ms
+        self.pub.poll()  # the loop runs at least every 100 ms
 
     def _take(self, result: Any) -> None:
         batch, tokens, _ = result
