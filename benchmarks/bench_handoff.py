@@ -12,8 +12,8 @@ The forward's thread has one core for itself. Everything else has the other core
 client, engine, and the socket threads of the worker. A new thread begins on the core of its parent
 thread, so libzmq's threads would send on the forward's core: `--together` leaves them there.
 
-Before a forward, an engine also asks its scheduler, which is no part of a hand-off. A worker in
-`run(lane)` reads plans there: `--plans` includes that.
+Before a forward, an engine also asks its scheduler, which is no part of a hand-off. A worker's loop
+reads plans there: `--plans` includes that.
 """
 
 from __future__ import annotations
@@ -38,8 +38,8 @@ from rich.table import Table
 from tokenpipe.bench.machine_info import describe_machine
 from tokenpipe.bench.measured_publisher import DiscardingPublisher
 from tokenpipe.runners import CPUModelRunner
-from tokenpipe.wire import StepBind
-from tokenpipe.worker import Publisher, StepLane, StepLaneReader
+from tokenpipe.wire import StepBind, StepPlan
+from tokenpipe.worker import Publisher, StepLane, StepLaneReader, WorkerLoop
 
 from .bare_send import BareSend, bare_reader
 from .collector import freeze_collector
@@ -67,12 +67,20 @@ class Conditions:
     plans: bool
 
 
-class Unsent(DiscardingPublisher):
-    """A publisher that sends nothing, as a runner takes one."""
+class FirstPlan:
+    """A step lane that gives one plan of its own, then those of another lane where there is one."""
 
-    def fail(self, error: str | BaseException) -> None:
-        """Raise the error that ended the runner."""
-        raise RuntimeError(str(error))
+    ended = False
+
+    def __init__(self, plan: StepPlan, lane: StepLaneReader | None) -> None:
+        self._plan = plan
+        self._lane = lane
+
+    def recv(self, timeout_s: float) -> list[StepPlan]:
+        """Return the plan."""
+        if self._lane is not None:
+            self.recv = self._lane.recv  # type: ignore[method-assign]
+        return [self._plan]
 
 
 def worker(
@@ -92,23 +100,24 @@ def worker(
         pipe.send("ready")
         handles, keys = pipe.recv()
         forward = _forward(keys, kind, conditions)
-        runner = CPUModelRunner(forward, publisher)
-        runner.change(_binds(handles, keys))
+        plans = _plan(handles, keys), lane
+        loop = WorkerLoop(FirstPlan(*plans), publisher, CPUModelRunner(forward))
+        loop.turn()
         os.sched_setaffinity(0, conditions.cores[:1])  # for this thread alone
         freeze_collector()
-        step = _step(runner, lane)
+        step = _step(loop, lane)
         report = _hand_offs(forward, step, bare, work.seconds)
         silent = _forward(keys, kind, conditions)
         silent.same_as(forward)
-        discarding = CPUModelRunner(silent, Unsent())
-        discarding.change(_binds(handles, keys))
+        discarding = WorkerLoop(FirstPlan(*plans), DiscardingPublisher(), CPUModelRunner(silent))
+        discarding.turn()
         ratios = _pairs(step, _step(discarding, lane), conditions.clock)
         report["discarded_us"] = silent.hand_off.us()
         report["rate"] = round(median(ratios), 4)
         report["rates"] = [round(ratio, 4) for ratio in sorted(ratios)]
         end_ids = to_tensor(kind)(np.full(work.batch, EOS, dtype=np.int32))
         forward.ids = lambda: end_ids
-        runner.step()
+        step()
         bare.end()
         publisher.close()
         if lane is not None:
@@ -136,23 +145,17 @@ def _hand_offs(forward: Forward, step: Step, bare: BareSend, seconds: float) -> 
     }
 
 
-def _binds(handles: list[int], keys: list[int]) -> list[StepBind]:
-    return [
+def _plan(handles: list[int], keys: list[int]) -> StepPlan:
+    binds = [
         StepBind(handle, key, 0, (1,), max_tokens=MAX_TOKENS)
         for handle, key in zip(handles, keys, strict=True)
     ]
+    return StepPlan(0, tuple(binds))
 
 
-def _step(runner: CPUModelRunner, lane: StepLaneReader | None) -> Step:
-    """Return the function that a loop calls for each step."""
-    if lane is None:
-        return runner.step
-
-    def read_plans_and_step() -> None:
-        lane.recv(0.0)
-        runner.step()
-
-    return read_plans_and_step
+def _step(loop: WorkerLoop, lane: StepLaneReader | None) -> Step:
+    """Return the function that runs a step: without a lane, no plan is looked for."""
+    return loop.step if lane is None else loop.turn
 
 
 def _pairs(publish: Step, discard: Step, clock: Clock) -> list[float]:
@@ -203,7 +206,7 @@ def parse(argv: list[str]) -> argparse.Namespace:
         help="leave the worker's socket threads on the forward's core",
     )
     parser.add_argument(
-        "--plans", action="store_true", help="read plans before each step, as `run` does"
+        "--plans", action="store_true", help="read plans before each step, as a worker's loop does"
     )
     parser.add_argument("--json", type=Path, help="file for the figures")
     return parser.parse_args(argv)

@@ -47,7 +47,6 @@ THROUGH = {
     "pipeline/processors": "pipeline/test_deaths.py",
     "pipeline/resources": "pipeline/test_pipeline.py, pipeline/test_closing.py",
     "pipeline/step_lanes": "pipeline/test_plans.py",
-    "runners/in_flight": "runners/test_model_runner.py",
     "runners/step_launcher": "runners/test_model_runner.py",
     "runners/warm_up": "runners/test_model_runner.py",
     "transport/receiver_protocol": "transport/test_receiver.py, transport/test_chaos.py",

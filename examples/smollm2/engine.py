@@ -6,6 +6,7 @@ client or API server can use this endpoint.
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import sys
@@ -73,12 +74,14 @@ class Engine:
     def _start_workers(self, folder: Path) -> None:
         threads = max(1, len(os.sched_getaffinity(0)) // self.options.dp)
         env = {"OMP_NUM_THREADS": str(threads), "PYTHONPATH": str(ROOT)}
+        given = {"weights": str(folder), "room": self.options.room}
+        if self.options.forced is not None:
+            given["forced"] = str(self.options.forced)
+        arguments = json.dumps(given)
         for dp in range(self.options.dp):
-            args = ["--endpoint", self.pipe.endpoint, "--dp", str(dp), "--weights", str(folder)]
-            args += ["--slots", str(self.options.slots), "--room", str(self.options.room)]
-            if self.options.forced is not None:
-                args += ["--forced", str(self.options.forced)]
-            spec = ChildSpec("worker", f"{dp}.0", "examples.smollm2.worker", tuple(args), env)
+            args = ["--endpoint", self.pipe.endpoint, "--dp", str(dp), "--lockstep"]
+            args += ["--engine", "examples.smollm2.executor:make", "--arguments", arguments]
+            spec = ChildSpec("worker", f"{dp}.0", "tokenpipe.worker", tuple(args), env)
             self.children.start(spec)
         deadline = time.monotonic() + self.pipe.topology.timeouts.startup_s
         while self.scheduler.counts[RankUp.__name__] < self.options.dp:

@@ -18,12 +18,15 @@ Tensor = Any
 
 
 class SmolLM2:
-    """The model over `slots` rows of at most `room` tokens each."""
+    """The model over `slots` rows of at most `room` tokens each.
+
+    `max_model_len` says so to API servers: they refuse a request that does not fit.
+    """
 
     def __init__(self, weights: Weights, slots: int, room: int) -> None:
         paddle.set_grad_enabled(False)
         shape = self.shape = weights.settings
-        self.room = room
+        self.room = self.max_model_len = room
         self.groups = shape["heads"] // shape["kv_heads"]
         self.embedding = _lent(weights["token_embd.weight"])
         self.norm = _lent(weights["output_norm.weight"])

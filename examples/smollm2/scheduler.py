@@ -127,7 +127,7 @@ class Scheduler:
             one.length = min(one.length + 1, one.end)
         rank.plans += 1
         frees, rank.frees = tuple(rank.frees), []
-        return StepPlan(rank.plans, tuple(binds), frees)
+        return StepPlan(rank.plans, tuple(binds), frees, steps=1)
 
     def _submitted(self, request: Request) -> None:
         if len(request.prompt_token_ids) + request.params.max_tokens > self._room:

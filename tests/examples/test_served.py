@@ -49,11 +49,11 @@ def test_chat_says_what_a_plain_loop_says(
     tmp_path: Path, runtime_dir: Path, plain: list[str]
 ) -> None:
     path = tmp_path / "smollm2.yaml"
-    command = [sys.executable, "-W", "ignore", "-m", "examples.smollm2.served", str(path)]
+    command = [sys.executable, "-W", "ignore", "-m", "examples.smollm2.topology", str(path)]
     subprocess.run(command, cwd=ROOT, check=True, capture_output=True)
     keys: dict[str, Any] = json.loads(path.read_text())
     model = keys["api"]["model"]
-    arguments = ("--engine", "examples.smollm2.served:make")
+    arguments = ("--engine", "examples.smollm2.executor:make")
     running = Running(tmp_path, runtime_dir, *arguments, **keys, wait=False)
     with running as server:
         server.wait_ready(120.0)

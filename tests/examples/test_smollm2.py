@@ -196,14 +196,14 @@ def test_the_engine_preempts_and_says_what_a_plain_loop_says(
 
 
 def test_the_host_can_serve_it(tmp_path: Path) -> None:
+    from examples.smollm2.executor import make
     from examples.smollm2.model import SmolLM2
     from examples.smollm2.plain import generate
-    from examples.smollm2.served import Served
     from tokenpipe import StepBind, Topology, make_handle
     from tokenpipe.worker import RankPlace
 
     folder = write_weights(tmp_path / "tiny")
-    served = Served(RankPlace(Topology(slots_per_rank=2), 0, 0), room=32, weights=str(folder))
+    served = make(RankPlace(Topology(slots_per_rank=2), 0, 0), room=32, weights=str(folder))
     assert served.step() is None
     greedy = SamplingParams(temperature=0.0, max_tokens=6)
     handles = [make_handle(0, slot, 1) for slot in range(2)]

@@ -38,6 +38,7 @@ from tokenpipe import (
 from tokenpipe.events import Event
 from tokenpipe.runners import ModelRunner, Row, Sampled, runner_for
 from tokenpipe.runners.probe import ProbeModel
+from tokenpipe.worker import WorkerLoop
 
 
 class Counted:
@@ -58,10 +59,13 @@ class Counted:
         return plans
 
 
+Make = Callable[[int, int], ModelRunner]  # of a DP rank and a TP rank
+
+
 class WorkerThread(threading.Thread):
     """One rank: takes plans, runs its runner; keeps what it died of."""
 
-    def __init__(self, endpoint: str, dp: int, tp: int, make: Callable[[Publisher], ModelRunner]):
+    def __init__(self, endpoint: str, dp: int, tp: int, make: Make):
         super().__init__(name=f"worker {dp}.{tp}")
         self.endpoint, self.dp, self.tp, self.make = endpoint, dp, tp, make
         self.error: BaseException | None = None
@@ -73,9 +77,9 @@ class WorkerThread(threading.Thread):
         lane = StepLane.worker(self.endpoint, self.dp, self.tp)
         try:
             with Publisher(self.endpoint, self.dp, self.tp) as pub:
-                self.runner = self.make(pub)
+                self.runner = self.make(self.dp, self.tp)
                 self.lane = Counted(lane)
-                self.runner.run(self.lane, lockstep=True)
+                WorkerLoop(self.lane, pub, self.runner, lockstep=True).run()
         except BaseException as error:
             self.error = error
         finally:
@@ -88,7 +92,7 @@ class Engine:
     def __init__(
         self,
         runtime_dir: Path,
-        make: Callable[[Publisher], ModelRunner] | None = None,
+        make: Make | None = None,
         *,
         depth: int = 1,
         **topology: Any,
@@ -96,7 +100,7 @@ class Engine:
         self.pipe = Pipeline(
             Topology(runtime_dir=runtime_dir, processors={"mode": "inline"}, **topology)
         )
-        make = make or (lambda pub: runner_for("cpu")(LoggedModel([]), pub, depth=depth))
+        make = make or (lambda dp, tp: runner_for("cpu")(LoggedModel([]), depth=depth))
         self.dp = self.pipe.topology.data_parallel_size
         lanes = [self.pipe.step_lane(dp) for dp in range(self.dp)]
         self.lanes = lanes
@@ -167,7 +171,7 @@ class Engine:
         """Run one step of a rank, with these changes."""
         self.plans += 1
         self.plans_of[dp] += 1
-        self.lanes[dp].send(StepPlan(self.plans, tuple(binds), tuple(frees)))
+        self.lanes[dp].send(StepPlan(self.plans, tuple(binds), tuple(frees), steps=1))
 
 
 class Asking(threading.Thread):

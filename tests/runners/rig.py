@@ -1,4 +1,4 @@
-"""A recorded fake of the device calls, and a publisher that keeps what it was given.
+"""A recorded fake of the device calls, and a runner in a worker's loop without an engine.
 
 The fake computes nothing: tensors lie on the CPU, and it plays a device whose copies arrive only
 when an event behind them has been waited for. Reading one earlier is an error.
@@ -7,7 +7,7 @@ when an event behind them has been waited for. Reading one earlier is an error.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -15,11 +15,12 @@ import numpy as np
 
 from tokenpipe import RowAnnex
 from tokenpipe.errors import LaneError, RowError
-from tokenpipe.runners import ModelRunner, Row, runner_for
+from tokenpipe.runners import Row, runner_for
 from tokenpipe.runners.devices import DeviceFacts
 from tokenpipe.runners.probe import ProbeModel
 from tokenpipe.types import RowStatus, SamplingParams, make_handle
-from tokenpipe.wire import StepBind
+from tokenpipe.wire import StepBind, StepPlan
+from tokenpipe.worker import WorkerLoop
 
 GREEDY = SamplingParams(temperature=0.0, max_tokens=1 << 30)
 PLATFORMS = ("cpu", "gpu", "xpu", "metax_gpu")
@@ -144,6 +145,11 @@ class Pub:
     def poll(self) -> None:
         self.polls += 1
 
+    poll_within_s = 0.1
+
+    def wait(self, timeout_s: float) -> None:
+        self.log.append("wait for room")
+
     def fail(self, error: str | BaseException) -> None:
         self.failed.append(str(error))
 
@@ -193,33 +199,75 @@ class LoggedModel(ProbeModel):
         self.log.append(f"{'prefill' if fresh else 'decode'} {len(rows)}")
 
 
-@dataclass
-class Rig:
-    """A runner of a platform over the fake, its model, its publisher and the one log of all."""
+class Plans:
+    """The step lane of a rig; a test adds the plans."""
 
-    runner: ModelRunner
-    model: LoggedModel
-    pub: Pub
-    calls: FakeCalls
+    ended = False
+
+    def __init__(self) -> None:
+        self._plans: list[StepPlan] = []
+
+    def add(self, binds: Iterable[StepBind], frees: Iterable[int], reset: bool) -> None:
+        self._plans.append(StepPlan(0, tuple(binds), tuple(frees), reset=reset))
+
+    def recv(self, timeout_s: float) -> list[StepPlan]:
+        plans, self._plans = self._plans, []
+        return plans
+
+
+class Rig:
+    """A runner of a platform over the fake, in a worker's loop; one log of all that happens."""
+
+    def __init__(
+        self,
+        platform: str,
+        model: Any,
+        depth: int | None = None,
+        calls: Any = None,
+        pub: Any = None,
+    ) -> None:
+        self.calls = calls or fake_calls(platform)
+        self.log: list[str] = getattr(self.calls, "log", [])
+        self.model = model
+        self.pub = pub or Pub(self.log)
+        self.runner = runner_for(platform)(model, depth=depth, calls=self.calls)
+        self.plans = Plans()
+        self.loop = WorkerLoop(self.plans, self.pub, self.runner)
+        self.log.clear()
 
     @classmethod
-    def of(cls, platform: str, depth: int | None = None) -> Rig:
-        calls = FakeCpu() if platform == "cpu" else FakeCalls()
-        model, pub = LoggedModel(calls.log), Pub(calls.log)
-        runner = runner_for(platform)(model, pub, depth=depth, calls=calls)
-        calls.log.clear()
-        return cls(runner, model, pub, calls)
+    def of(
+        cls,
+        platform: str,
+        depth: int | None = None,
+        make: Callable[[list[str]], Any] | None = None,
+    ) -> Rig:
+        """Return a rig with a model that says in the rig's log when it runs."""
+        calls = fake_calls(platform)
+        return cls(platform, (make or LoggedModel)(calls.log), depth, calls)
 
-    @property
-    def log(self) -> list[str]:
-        return self.calls.log
+    def change(
+        self, binds: Iterable[StepBind] = (), frees: Iterable[int] = (), reset: bool = False
+    ) -> None:
+        """Add a plan, which the next step applies."""
+        self.plans.add(binds, frees, reset)
+
+    def step(self, steps: int = 1) -> None:
+        """Run turns of the loop: a step each, where there is something to run."""
+        for _ in range(steps):
+            self.loop.turn()
 
     def finish(self) -> None:
         """Step until nothing runs."""
         for _ in range(1000):
-            if not self.runner.step():
+            self.loop.turn()
+            if self.loop.idle:
                 return
         raise AssertionError("the runner does not come to an end")
+
+
+def fake_calls(platform: str) -> FakeCalls:
+    return FakeCpu() if platform == "cpu" else FakeCalls()
 
 
 def handle(slot: int, generation: int = 1) -> int:

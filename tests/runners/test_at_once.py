@@ -9,11 +9,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.runners.rig import LoggedModel, Rig, bind, handle
+from tests.runners.rig import FakeCalls, FakeCpu, LoggedModel, Rig, bind, handle
 from tests.worker.far import Far
-from tokenpipe.errors import FrameTooLarge, LaneFull, RowsFailed, RunnerFailed
-from tokenpipe.runners import CPUModelRunner, Row, Sampled
+from tokenpipe.errors import FrameTooLarge, LaneFull, RowError, RowsFailed, RunnerFailed
+from tokenpipe.runners import Row, Sampled
 from tokenpipe.runners.devices import PaddleCalls
+from tokenpipe.runners.framework import load_paddle
 
 pytestmark = pytest.mark.usefixtures("paddle")
 
@@ -37,18 +38,20 @@ class Counter:
         self.steps += 1
         tokens = self.buffer[: len(rows)]
         tokens[:] = [10 * row.slot + self.steps for row in rows]
-        return Sampled(tokens[:, None] if self.steps == self.wide_at else tokens)
+        if self.steps == self.wide_at:
+            return Sampled(tokens[:, None], np.ones(len(rows), np.int64))
+        return Sampled(tokens)
 
     def free(self, row: Row) -> None:
         pass
 
 
-def started(slots: int = 2, tokens: int = 1000) -> tuple[Rig, Counter, CPUModelRunner]:
-    rig, model = Rig.of("cpu", 0), Counter()
-    runner = CPUModelRunner(model, rig.pub, calls=rig.calls)
-    runner.change([bind(slot, tokens=tokens) for slot in range(slots)])
-    runner.step()
-    return rig, model, runner
+def started(slots: int = 2, tokens: int = 1000) -> tuple[Rig, Counter]:
+    model = Counter()
+    rig = Rig("cpu", model, 0)
+    rig.change([bind(slot, tokens=tokens) for slot in range(slots)])
+    rig.step()
+    return rig, model
 
 
 def told(slot: int, steps: int) -> list[int]:
@@ -56,7 +59,7 @@ def told(slot: int, steps: int) -> list[int]:
 
 
 def test_nothing_is_copied_while_nothing_changes(monkeypatch: pytest.MonkeyPatch) -> None:
-    rig, model, runner = started()
+    rig, model = started()
     given: list[Any] = []
     publish = rig.pub.publish
 
@@ -65,40 +68,35 @@ def test_nothing_is_copied_while_nothing_changes(monkeypatch: pytest.MonkeyPatch
         publish(step, handles, tokens, *args, **more)
 
     monkeypatch.setattr(rig.pub, "publish", kept)
-    for _ in range(5):
-        runner.step()
+    rig.step(5)
     assert all(np.shares_memory(tokens, model.buffer) for tokens in given) and len(given) == 5
     assert rig.pub.tokens == {handle(slot): told(slot, 5) for slot in range(2)}
     assert [step.step for step in rig.pub.steps] == [1, 2, 3, 4, 5, 6]
 
 
-def test_what_a_full_lane_refuses_is_kept_though_the_buffer_is_filled_again() -> None:
-    rig, model, runner = started()
-    runner.step()
-    for _ in range(3):
-        rig.pub.refuse = LaneFull("full")
-        with pytest.raises(LaneFull):
-            runner.step()
-        model.buffer[:] = -7
-    runner.step()
-    assert rig.pub.tokens == {handle(slot): told(slot, 3) for slot in range(2)}
-    assert model.steps == 3, "a step ran while one was not published"
+def test_what_a_full_lane_refuses_is_published_before_the_buffer_is_filled_again() -> None:
+    rig, model = started()
+    rig.step()
+    rig.pub.refuse = LaneFull("full")
+    rig.step()
+    assert rig.log[-3:] == ["publish 3", "wait for room", "publish 3"]
+    assert rig.pub.tokens == {handle(slot): told(slot, 2) for slot in range(2)}
+    assert model.steps == 2, "a step ran while one was not published"
 
 
 def test_a_frame_that_no_lane_can_carry_fails_the_rank_at_once() -> None:
-    rig, _, runner = started()
+    rig, _ = started()
     rig.pub.refuse = FrameTooLarge("larger than the bound")
-    with pytest.raises(RunnerFailed, match="larger than the bound"):
-        runner.step()
+    with pytest.raises(FrameTooLarge, match="larger than the bound"):
+        rig.loop.run()
     assert rig.pub.failed
 
 
 def test_rows_that_the_model_gives_up_end_and_the_others_go_on() -> None:
-    rig, model, runner = started(3)
-    runner.step()
+    rig, model = started(3)
+    rig.step()
     model.refuse = {handle(1)}
-    for _ in range(3):
-        runner.step()
+    rig.step(3)
     assert rig.pub.errors == [handle(1)]
     assert rig.pub.tokens[handle(0)] == told(0, 4)
     assert rig.pub.tokens[handle(1)] == told(1, 1)
@@ -106,23 +104,46 @@ def test_rows_that_the_model_gives_up_end_and_the_others_go_on() -> None:
 
 
 def test_another_shape_takes_the_long_way_and_back() -> None:
-    rig, model, runner = started()
+    rig, model = started()
     model.wide_at = 3
-    for _ in range(6):
-        runner.step()
+    rig.step(6)
     assert model.steps == 6
     assert rig.pub.tokens == {handle(slot): told(slot, 6) for slot in range(2)}
 
 
 def test_markers_and_newcomers_are_taken_in_between() -> None:
-    rig, _, runner = started(2, tokens=5)
-    runner.step()
-    runner.change([bind(2, tokens=3)], [handle(0)])
-    for _ in range(6):
-        runner.step()
+    rig, _ = started(2, tokens=5)
+    rig.step()
+    rig.change([bind(2, tokens=3)], [handle(0)])
+    rig.step(6)
     assert rig.pub.drained == [handle(0)]
     assert len(rig.pub.tokens[handle(0)]) == 2
     assert len(rig.pub.tokens[handle(1)]) == 5 and len(rig.pub.tokens[handle(2)]) == 3
+
+
+def test_ids_on_a_device_are_copied_off_it() -> None:
+    """A model may compute elsewhere than its runner: its ids do not go out in place."""
+
+    class Elsewhere(FakeCpu):
+        def on_host(self, tensor: Any) -> bool:
+            return False
+
+        def read(self, host: Any) -> Any:
+            return FakeCalls.read(self, host)
+
+    class Tensors(Counter):
+        def prefill(self, rows: Sequence[Row]) -> Sampled:
+            return Sampled(tensor(super().prefill(rows).tokens))
+
+        def decode(self, rows: Sequence[Row], last: Any, lengths: Any) -> Sampled:
+            return Sampled(tensor(super().decode(rows, last, lengths).tokens))
+
+    tensor = load_paddle("cpu").to_tensor
+    rig = Rig("cpu", Tensors(), calls=Elsewhere())
+    rig.change([bind(slot) for slot in range(2)])
+    rig.step(4)
+    assert rig.log.count("copy") == 4 and all(host.arrived for host in rig.calls.hosts)
+    assert rig.pub.tokens == {handle(slot): told(slot, 3) for slot in range(2)}
 
 
 def test_a_model_may_go_over_from_logits_to_ids() -> None:
@@ -139,12 +160,10 @@ def test_a_model_may_go_over_from_logits_to_ids() -> None:
             tensor = self._paddle.to_tensor
             return tensor([t[-1] for t in ids]), np.array([1 + len(t) for t in ids])
 
-    rig = Rig.of("cpu", 0)
-    pub, model = rig.pub, Both(rig.log)
-    runner = CPUModelRunner(model, pub, calls=rig.calls)
-    runner.change([bind(0, tokens=9)])
-    while runner.step():
-        pass
+    rig = Rig.of("cpu", 0, Both)
+    pub, model = rig.pub, rig.model
+    rig.change([bind(0, tokens=9)])
+    rig.finish()
     assert pub.tokens == {handle(0): model.expected((1,), 9)}
 
 
@@ -163,10 +182,9 @@ def test_a_tensor_is_read_where_it_lies(paddle: Any, runtime_dir: Path, dtype: s
 
     far = Far(runtime_dir)
     with far.publisher() as pub:
-        runner = CPUModelRunner(Tensors(), pub, calls=Calls(paddle))
-        runner.change([bind(slot) for slot in range(3)])
-        for _ in range(7):
-            runner.step()
+        rig = Rig("cpu", Tensors(), calls=Calls(paddle), pub=pub)
+        rig.change([bind(slot) for slot in range(3)])
+        rig.step(7)
         far.until(lambda: not pub.unacknowledged, pub.poll)
         assert far.beside(pub.close) == 0
     steps = far.steps()
@@ -193,14 +211,11 @@ def test_what_are_no_ids_fails_the_rank_and_says_why(
 
     far = Far(runtime_dir)
     with far.publisher() as pub:
-        runner = CPUModelRunner(Wrong(), pub)
-        runner.change([bind(slot) for slot in range(2)])
-        for _ in range(3):
-            runner.step()
-        with pytest.raises(RunnerFailed, match=why):
-            runner.step()
-        with pytest.raises(RunnerFailed, match=why):
-            runner.step()
+        rig = Rig("cpu", Wrong(), calls=PaddleCalls(paddle), pub=pub)
+        rig.change([bind(slot) for slot in range(2)])
+        rig.step(3)
+        with pytest.raises((RunnerFailed, RowError), match=why):
+            rig.step()
         assert pub.last_step == 3
         assert far.beside(pub.close) == 0
     far.close()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.runners.rig import bind, handle
+from tokenpipe.errors import SlotBusy
 from tokenpipe.runners.batch import RunnerBatch
 from tokenpipe.runners.model import Row
 
@@ -12,7 +13,8 @@ from tokenpipe.runners.model import Row
 def test_a_decode_batch_is_the_same_object_until_somebody_comes_or_goes() -> None:
     freed: list[int] = []
     batch = RunnerBatch(lambda row: freed.append(row.slot))
-    batch.change([bind(0, (1, 2), tokens=3), bind(1, tokens=9)], [])
+    batch.admit(bind(0, (1, 2), tokens=3))
+    batch.admit(bind(1, tokens=9))
     fresh = batch.fresh()
     for row in fresh:
         row.produced = 1
@@ -25,9 +27,9 @@ def test_a_decode_batch_is_the_same_object_until_somebody_comes_or_goes() -> Non
     (left,) = batch.decode_batch().rows
     assert (left.slot, left.produced, left.length) == (1, 3, 4)
     assert [row.produced for row in fresh] == [3, 3]
-    batch.change([], [handle(1)])
+    batch.free(handle(1))
     assert batch.decode_batch().rows == [] and freed == [1] and len(batch) == 1
-    batch.forget()
+    batch.free(handle(0))
     assert freed == [1, 0] and not batch.due
 
 
@@ -35,9 +37,12 @@ def test_a_decode_batch_is_the_same_object_until_somebody_comes_or_goes() -> Non
 def test_a_free_that_comes_twice_leaves_the_slots_next_row_alone() -> None:
     batch = RunnerBatch(lambda row: None)
     first, second = handle(3, generation=1), handle(3, generation=2)
-    batch.change([bind(3, generation=1)], [])
-    assert batch.change([bind(3, generation=2)], [first]) == [first]
-    assert batch.change([], [first]) == [first]  # a processor may wait for its marker
+    batch.admit(bind(3, generation=1))
+    with pytest.raises(SlotBusy, match=f"slot 3 runs {first}; free it before {second}"):
+        batch.admit(bind(3, generation=2))
+    batch.free(first)
+    batch.admit(bind(3, generation=2))
+    batch.free(first)
     (row,) = batch.fresh()
     assert (row.handle, len(batch)) == (second, 1)
 

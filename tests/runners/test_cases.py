@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -17,7 +15,6 @@ from tokenpipe import (
     GPUModelRunner,
     Mismatch,
     ModelRunner,
-    Publisher,
     RankLost,
     Released,
     Rescheduled,
@@ -52,9 +49,10 @@ def bind_of(engine: Engine, which: int, slot: int, dp: int = 0) -> StepBind:
 def test_streams_are_the_same_however_often_they_are_preempted(
     runtime_dir: Path, depth: int, speculative: bool
 ) -> None:
-    def make(pub: Publisher) -> ModelRunner:
-        model = SpeculativeModel(pub.dp_rank) if speculative else LoggedModel([])
-        return runner_for("cpu")(model, pub, depth=depth)
+    def make(dp: int, tp: int) -> ModelRunner:
+        return runner_for("cpu")(
+            SpeculativeModel(dp) if speculative else LoggedModel([]), depth=depth
+        )
 
     def play(engine: Engine, chance: float) -> Shuffler:
         prompts = [(i + 1, i + 2) for i in range(6)]
@@ -181,8 +179,8 @@ def test_only_the_drained_row_hands_a_request_back(runtime_dir: Path) -> None:
                     sampled.counts[i] = 0
             return sampled
 
-    def make(pub: Publisher) -> ModelRunner:
-        return runner_for("cpu")(Silent(3), pub, depth=1)
+    def make(dp: int, tp: int) -> ModelRunner:
+        return runner_for("cpu")(Silent(3), depth=1)
 
     with Engine(runtime_dir, make, slots_per_rank=1) as engine:
         (asking,) = engine.ask([(7, 8)], SamplingParams(max_tokens=10_000))
@@ -213,9 +211,9 @@ def test_only_the_drained_row_hands_a_request_back(runtime_dir: Path) -> None:
 def test_every_tp_rank_calls_and_each_token_comes_once(
     runtime_dir: Path, policy: str, speculative: bool
 ) -> None:
-    def make(pub: Publisher) -> ModelRunner:
+    def make(dp: int, tp: int) -> ModelRunner:
         model = SpeculativeModel(5) if speculative else LoggedModel([])
-        return runner_for("cpu")(model, pub, depth=1)
+        return runner_for("cpu")(model, depth=1)
 
     params = SamplingParams(temperature=0.0, logprobs=2, max_tokens=30)
     with Engine(
@@ -254,10 +252,10 @@ def test_a_tp_rank_that_samples_something_else_is_named_and_not_followed(
 ) -> None:
     made = threading.Lock()
 
-    def make(pub: Publisher) -> ModelRunner:
+    def make(dp: int, tp: int) -> ModelRunner:
         with made:
-            model = SpeculativeModel(1) if pub.tp_rank == 0 else Differs(1)
-            return runner_for("cpu")(model, pub, depth=1)
+            model = SpeculativeModel(1) if tp == 0 else Differs(1)
+            return runner_for("cpu")(model, depth=1)
 
     class Differs(SpeculativeModel):
         def decode(self, rows, last, lengths):  # type: ignore[no-untyped-def]
@@ -279,36 +277,20 @@ def test_a_tp_rank_that_samples_something_else_is_named_and_not_followed(
         assert asking.tokens == ProbeModel().expected((9,), 30)
 
 
-class Logged:
-    """A publisher that says when it publishes."""
-
-    def __init__(self, pub: Publisher, log: list[str]) -> None:
-        self._pub, self._log = pub, log
-        self.poll, self.fail = pub.poll, pub.fail
-
-    def publish(self, step: int, *args: Any, **rest: Any) -> None:
-        self._pub.publish(step, *args, **rest)
-        self._log.append(f"publish {step}")
-
-
-def with_failing_calls(into: list[FakeCalls]) -> Callable[[Publisher], ModelRunner]:
-    def make(pub: Publisher) -> ModelRunner:
-        into.append(FakeCalls())
-        return GPUModelRunner(LoggedModel(into[-1].log), Logged(pub, into[-1].log), calls=into[-1])
-
-    return make
-
-
 def test_a_device_that_fails_hands_its_requests_back_with_the_reason(runtime_dir: Path) -> None:
-    calls: list[FakeCalls] = []
-    engine = Engine(runtime_dir, with_failing_calls(calls), slots_per_rank=2)
+    calls = FakeCalls()
+    engine = Engine(
+        runtime_dir,
+        lambda dp, tp: GPUModelRunner(LoggedModel(calls.log), calls=calls),
+        slots_per_rank=2,
+    )
     with engine:
         (asking,) = engine.ask([(1,)], GREEDY)
         engine.plan(0, [bind_of(engine, 0, 0)])
         for _ in range(3):
             engine.plan(0)
-        engine.until(lambda: calls and len(calls[0].log) > 12)
-        calls[0].fail = "wait"
+        engine.until(lambda: len(calls.log) > 12)
+        calls.fail = "wait"
         engine.plan(0)
         engine.until(lambda: engine.seen(RankLost) and engine.seen(Rescheduled))
         assert "wait failed" in engine.seen(RankLost)[0].reason
@@ -324,8 +306,8 @@ def test_a_device_that_fails_hands_its_requests_back_with_the_reason(runtime_dir
 
 
 def test_a_row_that_fails_ends_its_request_with_an_error(runtime_dir: Path) -> None:
-    def make(pub: Publisher) -> ModelRunner:
-        return runner_for("cpu")(Breaks(), pub)
+    def make(dp: int, tp: int) -> ModelRunner:
+        return runner_for("cpu")(Breaks())
 
     class Breaks(ProbeModel):
         def decode(self, rows, last, lengths):  # type: ignore[no-untyped-def]

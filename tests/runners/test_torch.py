@@ -9,9 +9,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.runners.rig import LoggedModel, Pub, bind, handle
+from tests.runners.rig import LoggedModel, Rig, bind, handle
 from tests.worker.far import Far
-from tokenpipe.runners import CPUModelRunner, Row, Sampled
+from tokenpipe.runners import Row, Sampled
+from tokenpipe.runners.devices import PaddleCalls
 
 torch = pytest.importorskip("torch", reason="torch is not installed")
 pytestmark = pytest.mark.usefixtures("paddle")
@@ -28,17 +29,16 @@ class TorchModel(LoggedModel):
 
 
 @pytest.mark.parametrize("depth", [0, 1])
-def test_logits_of_torch(depth: int) -> None:
-    model, pub = TorchModel([]), Pub([])
-    runner = CPUModelRunner(model, pub, depth=depth)
-    runner.change([bind(s, tokens=9) for s in range(3)])
-    while runner.step():
-        pass
-    assert pub.tokens == {handle(s): model.expected((s + 1,), 9) for s in range(3)}
+def test_logits_of_torch(paddle: Any, depth: int) -> None:
+    model = TorchModel([])
+    rig = Rig("cpu", model, depth, PaddleCalls(paddle))
+    rig.change([bind(s, tokens=9) for s in range(3)])
+    rig.finish()
+    assert rig.pub.tokens == {handle(s): model.expected((s + 1,), 9) for s in range(3)}
 
 
 @pytest.mark.parametrize("dtype", ["int32", "int64"])
-def test_tokens_of_torch(dtype: str) -> None:
+def test_tokens_of_torch(paddle: Any, dtype: str) -> None:
     class Own(TorchModel):
         def prefill(self, rows: Sequence[Row]) -> Any:
             tokens = np.array([[row.slot, row.slot + 1] for row in rows], dtype)
@@ -46,14 +46,13 @@ def test_tokens_of_torch(dtype: str) -> None:
 
         def free(self, row: Row) -> None: ...
 
-    pub = Pub([])
-    runner = CPUModelRunner(Own([]), pub)
-    runner.change([bind(s, tokens=2) for s in range(3)])
-    runner.step()
-    assert pub.tokens == {handle(s): [s, s + 1] for s in range(3)}
+    rig = Rig("cpu", Own([]), calls=PaddleCalls(paddle))
+    rig.change([bind(s, tokens=2) for s in range(3)])
+    rig.step()
+    assert rig.pub.tokens == {handle(s): [s, s + 1] for s in range(3)}
 
 
-def test_its_ids_are_read_where_they_lie(runtime_dir: Path) -> None:
+def test_its_ids_are_read_where_they_lie(paddle: Any, runtime_dir: Path) -> None:
     class Own(TorchModel):
         def prefill(self, rows: Sequence[Row]) -> Any:
             return Sampled(torch.tensor([row.slot for row in rows]))
@@ -67,10 +66,9 @@ def test_its_ids_are_read_where_they_lie(runtime_dir: Path) -> None:
 
     far = Far(runtime_dir)
     with far.publisher() as pub:
-        runner = CPUModelRunner(Own([]), pub)
-        runner.change([bind(slot) for slot in range(3)])
-        for _ in range(7):
-            runner.step()
+        rig = Rig("cpu", Own([]), calls=PaddleCalls(paddle), pub=pub)
+        rig.change([bind(slot) for slot in range(3)])
+        rig.step(7)
         far.until(lambda: not pub.unacknowledged, pub.poll)
         assert far.beside(pub.close) == 0
     got = [step.tokens.tolist() for step in far.steps()]

@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 from typing_extensions import assert_type
 
 import tokenpipe as tp
+from tokenpipe.worker import Executor, RankPlace, StepRows, WorkerLoop
 
 
 class Logits:
@@ -54,11 +55,17 @@ def work(endpoint: str, platform: str) -> None:
     lane = tp.StepLane.worker(endpoint)
     with tp.Publisher(endpoint) as pub:
         tp.CPUModelRunner.select_device()
-        tp.CPUModelRunner(Logits(), pub).run(lane)
-        runner = tp.runner_for(platform)(Samples(), pub, depth=1)
+        WorkerLoop(lane, pub, tp.CPUModelRunner(Logits())).run()
+        runner = tp.runner_for(platform)(Samples(), depth=1)
         assert_type(runner, tp.ModelRunner)
-        assert_type(runner.step(), bool)
-        runner.run(lane, lockstep=True)
+        assert_type(runner.step(), StepRows | None)
+        executor: Executor = runner
+        WorkerLoop(lane, pub, executor, lockstep=True).run()
+
+
+def make(place: RankPlace) -> Executor:
+    """Make what `serve --engine` runs: a runner as it is."""
+    return tp.runner_for(place.topology.platform)(Logits())
 
 
 class NoFree:
@@ -81,11 +88,11 @@ class WrongRows(Logits):
 
 def wrong(pub: tp.Publisher, row: tp.Row) -> None:
     """What a checker must refuse."""
-    tp.CPUModelRunner(NoFree(), pub)  # type: ignore[arg-type]
-    tp.CPUModelRunner(WrongRows(), pub)  # type: ignore[arg-type]
-    tp.CPUModelRunner(Logits(), "endpoint")  # type: ignore[arg-type]
-    tp.CPUModelRunner(Logits(), pub, depth="1")  # type: ignore[arg-type]
-    tp.CPUModelRunner(Logits(), pub).run()  # type: ignore[call-arg]
-    tp.CPUModelRunner(Logits(), pub).change([row])  # type: ignore[list-item]
+    tp.CPUModelRunner(NoFree())  # type: ignore[arg-type]
+    tp.CPUModelRunner(WrongRows())  # type: ignore[arg-type]
+    tp.CPUModelRunner(Logits(), depth="1")  # type: ignore[arg-type]
+    tp.CPUModelRunner(Logits()).step(2)  # type: ignore[call-arg]
+    tp.CPUModelRunner(Logits()).admit(row)  # type: ignore[arg-type]
+    WorkerLoop(pub, pub, tp.CPUModelRunner(Logits()))  # type: ignore[arg-type]
     tp.Sampled([1], annexes=[tp.RowAnnex()])  # type: ignore[arg-type]
     tp.RowsFailed("all", 3)  # type: ignore[arg-type]

@@ -283,6 +283,12 @@ class TestOverlap:
         assert seen(pub) == [([5], [1], [9, 5])]
         assert executor.calls == ["admit 5", "step", "free 5", "step"]
 
+    def test_in_lockstep_too_the_last_free_waits_for_no_other_plan(self) -> None:
+        plans = [StepPlan(1, (bind(5),), steps=1), StepPlan(2, frees=(5,))]
+        executor, pub = run(FakeLane(plans, [], []), executor=Overlapping(), lockstep=True)
+        assert seen(pub) == [([5], [1], [5])]
+        assert executor.calls == ["admit 5", "step", "free 5", "step"]
+
     def test_a_free_that_comes_twice_is_drained_once(self) -> None:
         lane = FakeLane([StepPlan(1, (bind(5),))], [StepPlan(2, frees=(5,)), StepPlan(3, (), (5,))])
         _, pub = run(lane, executor=Overlapping())

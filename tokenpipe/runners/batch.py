@@ -16,7 +16,7 @@ from .model import I64, Row
 class DecodeBatch:
     """The rows that decode together, step after step, until one leaves or another joins.
 
-    A step over it costs a count, whatever its size: rows are settled when it ends.
+    A step over it costs one addition, whatever its size: `settle` writes the tokens into the rows.
     """
 
     __slots__ = ("_lengths", "_settled", "handles", "lasts", "rows", "taken")
@@ -61,74 +61,18 @@ class RunnerBatch:
         """Return how many rows are bound."""
         return len(self._rows)
 
-    def change(self, binds: Iterable[StepBind], frees: Iterable[int]) -> list[int]:
-        """Let handles go, then take new ones in; returns the handles to call drained.
+    def admit(self, binding: StepBind) -> None:
+        """Take a row in. Raises `SlotBusy` where its slot has a row that was not freed."""
+        row = Row.of(binding)
+        held = self._rows.get(row.slot)
+        if held is not None:
+            raise SlotBusy(f"slot {row.slot} runs {held.handle}; free it before {row.handle}")
+        self._rows[row.slot] = row
+        if row.left > 0:
+            self._fresh.append(row)
 
-        A handle that is bound and freed in one plan never runs. Unknown frees are drained all the
-        same: a processor may wait for their marker. Raises `SlotBusy` for a slot that runs; then
-        nothing was changed.
-        """
-        gone = list(dict.fromkeys(frees))
-        rows = {row.slot: row for row in map(Row.of, binds) if row.handle not in gone}
-        for slot, row in rows.items():
-            held = self._rows.get(slot)
-            if held is not None and held.handle not in gone:
-                raise SlotBusy(f"slot {slot} runs {held.handle}; free it before {row.handle}")
-        for handle in gone:
-            self._let_go(handle)
-        for row in rows.values():
-            self._rows[row.slot] = row
-            if row.left > 0:
-                self._fresh.append(row)
-        return gone
-
-    def forget(self) -> None:
-        """Drop everything: nobody waits for these rows any more."""
-        for row in list(self._rows.values()):
-            self._let_go(row.handle)
-
-    def fresh(self) -> list[Row]:
-        """Return the rows to prefill in this step, which decode from the next step on."""
-        fresh, self._fresh = self._fresh, []
-        return fresh
-
-    def decode_batch(self) -> DecodeBatch:
-        """Return the rows to decode in this step: the same object while nothing changed."""
-        decode_batch = self._decode_batch
-        if self._changed or decode_batch.over:
-            decode_batch.settle()
-            rows = [r for r in decode_batch.rows if r.left > 0 and self._rows.get(r.slot) is r]
-            if len(rows) < len(decode_batch.rows):
-                self._decode_batch = DecodeBatch(rows)
-            self._changed = False
-        return self._decode_batch
-
-    def steady(self) -> DecodeBatch | None:
-        """Return the rows to decode where they are those of the step before and none is new."""
-        decode_batch = self._decode_batch
-        if self._fresh or self._changed or decode_batch.over or not decode_batch.rows:
-            return None
-        return decode_batch
-
-    def join(self, rows: Iterable[Row]) -> None:
-        """Let prefilled rows decode from the next step on."""
-        rows = list(rows)
-        for row in rows:
-            row.entered = True
-        decode_batch = self._decode_batch
-        decode_batch.settle()
-        self._decode_batch = DecodeBatch([*decode_batch.rows, *rows])
-
-    def leave(self) -> None:
-        """Say that a row's `left` may be none now."""
-        self._changed = True
-
-    @property
-    def due(self) -> bool:
-        """Whether a step has anything to run."""
-        return bool(self._fresh or self.decode_batch().rows)
-
-    def _let_go(self, handle: int) -> None:
+    def free(self, handle: int) -> None:
+        """Let a row go; without effect where it is not bound."""
         row = self._rows.get(split_handle(handle)[1])
         if row is None or row.handle != handle:
             return
@@ -138,3 +82,43 @@ class RunnerBatch:
             self._free(row)
         elif row in self._fresh:
             self._fresh.remove(row)
+
+    def fresh(self) -> list[Row]:
+        """Return the rows to prefill in this step, which decode from the next step on."""
+        fresh, self._fresh = self._fresh, []
+        return fresh
+
+    def decode_batch(self) -> DecodeBatch:
+        """Return the rows to decode in this step: the same object while nothing changed."""
+        batch = self._decode_batch
+        if self._changed or batch.over:
+            batch.settle()
+            rows = [r for r in batch.rows if r.left > 0 and self._rows.get(r.slot) is r]
+            if len(rows) < len(batch.rows):
+                self._decode_batch = DecodeBatch(rows)
+            self._changed = False
+        return self._decode_batch
+
+    def steady(self) -> DecodeBatch | None:
+        """Return the rows to decode where they are those of the step before and none is new."""
+        batch = self._decode_batch
+        if self._fresh or self._changed or batch.over or not batch.rows:
+            return None
+        return batch
+
+    def join(self, rows: Iterable[Row]) -> None:
+        """Let prefilled rows decode from the next step on."""
+        rows = list(rows)
+        for row in rows:
+            row.entered = True
+        self._decode_batch.settle()
+        self._decode_batch = DecodeBatch([*self._decode_batch.rows, *rows])
+
+    def look(self) -> None:
+        """Have the next step look which rows have all they may get, or failed."""
+        self._changed = True
+
+    @property
+    def due(self) -> bool:
+        """Whether a step has anything to run."""
+        return bool(self._fresh or self.decode_batch().rows)

@@ -135,6 +135,11 @@ class HostCopy:
         if self._sources:
             self._event = calls.record()
 
+    @property
+    def was_on_host(self) -> bool:
+        """Whether all of it was on the host already."""
+        return self._event is None
+
     def wait(self) -> list[Array]:
         """Return the values, in order; waits until they are there."""
         if self._event is not None:

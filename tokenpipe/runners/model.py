@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tokenpipe.extras import RowAnnex
-from tokenpipe.types import SamplingParams, split_handle
+from tokenpipe.types import SamplingParams, request_fields_of, split_handle
 from tokenpipe.wire import StepBind
 from tokenpipe.worker import StepLogprobs
 
@@ -51,6 +51,11 @@ class Row:
         )
 
     @property
+    def request_fields(self) -> dict[str, Any]:
+        """What an API server put into `extra`; ValueError where that is no JSON object."""
+        return request_fields_of(self.extra)
+
+    @property
     def length(self) -> int:
         """Return how many tokens the sequence had then, prompt and output."""
         return len(self.prompt_token_ids) + len(self.output_token_ids) + self.produced
@@ -66,8 +71,8 @@ class Sampled(NamedTuple):
     """What a model that samples itself returns instead of logits. Arrays or tensors, any device.
 
     Args:
-        tokens: int32 or int64, [rows], or [rows, most] with the row's own first.
-        counts: how many of them each row has [rows]; None is all. 0 is a row still in prefill.
+        tokens: int32 or int64 [rows]; or [rows, most] with `counts`, the row's own first.
+        counts: how many tokens each row has [rows]; None is one each. 0 is a row still in prefill.
         logprobs: a `StepLogprobs` whose arrays begin with the shape of `tokens`.
         annexes: a `RowAnnex` for some rows, by their index in `rows`.
     """

@@ -26,42 +26,20 @@ class StepLauncher:
         self._last: Any = None  # tokens of the newest step, on the device; None: the model's own
         self._last_rows: list[Row] = []
 
-    def forget(self) -> None:
-        """Forget what the newest step sampled."""
-        self._last, self._last_rows = None, []
-
     @property
     def feeds_back(self) -> bool:
         """Whether the next decode is given what the newest step sampled: else the model has it."""
         return self._last is not None
 
-    def launch(self, step: int, batch: RunnerBatch, tried: Any = None) -> InFlightStep:
+    def launch(self, batch: RunnerBatch, tried: Any = None) -> InFlightStep:
         """Run one step of the batch and start to copy what it gave.
 
-        `tried` is what the model's decode of the batch gave or raised, where it was
-        called.
+        `tried` is what the model's decode of the batch gave or raised, where it was called.
         """
-        decode_batch, failed = batch.decode_batch(), list[int]()
         parts: list[Any] = []
-        while decode_batch.rows:
-            try:
-                if isinstance(tried, RowsFailed):
-                    raise tried
-                parts.append(self._decode(decode_batch) if tried is None else tried)
-                break
-            except RowsFailed as error:
-                tried = None
-                failed += _end(decode_batch.rows, error)
-                batch.leave()
-                decode_batch = batch.decode_batch()
-        fresh = batch.fresh()
-        while fresh:
-            try:
-                parts.append(self._model.prefill(fresh))
-                break
-            except RowsFailed as error:
-                failed += _end(fresh, error)
-                fresh = [row for row in fresh if not row.failed]
+        failed: dict[int, str] = {}
+        decode_batch = self._decode_all(batch, tried, parts, failed)
+        fresh = self._prefill_all(batch.fresh(), parts, failed)
         rows, handles, lengths = decode_batch.rows, decode_batch.handles, decode_batch.lengths
         if fresh:
             rows = [*rows, *fresh]
@@ -70,27 +48,52 @@ class StepLauncher:
         own = any(isinstance(part, Sampled) for part in parts)
         if parts and not own:
             parts = [self.sample(parts, rows, lengths)]
-        one_each = all(part.counts is None and len(part.tokens.shape) == 1 for part in parts)
-        if one_each:  # else how many they are is known once they arrive
+        step = InFlightStep(rows, handles, parts, self._device, failed)
+        if step.counted:
             decode_batch.taken += 1
             for row in fresh:
                 row.produced += 1
-        launched = InFlightStep(step, rows, handles, parts, self._device)
-        launched.counted, launched.failed = one_each, failed
         self._last = None if own or not parts else parts[0].tokens
         self._last_rows = rows
         if fresh:
             batch.join(fresh)
-        return launched
+        return step
 
-    def _decode(self, decode_batch: DecodeBatch) -> Any:
+    def _decode_all(
+        self, batch: RunnerBatch, tried: Any, parts: list[Any], failed: dict[int, str]
+    ) -> DecodeBatch:
+        """Decode, without the rows that the model gives up; return the batch that was decoded."""
+        decode_batch = batch.decode_batch()
+        while decode_batch.rows:
+            try:
+                if isinstance(tried, RowsFailed):
+                    raise tried
+                parts.append(self._decode(decode_batch) if tried is None else tried)
+                break
+            except RowsFailed as error:
+                tried = None
+                _give_up(decode_batch.rows, error, failed)
+                batch.look()
+                decode_batch = batch.decode_batch()
+        return decode_batch
+
+    def _prefill_all(self, fresh: list[Row], parts: list[Any], failed: dict[int, str]) -> list[Row]:
+        """Prefill, without the rows that the model gives up; return those that were prefilled."""
+        while fresh:
+            try:
+                parts.append(self._model.prefill(fresh))
+                break
+            except RowsFailed as error:
+                _give_up(fresh, error, failed)
+                fresh = [row for row in fresh if not row.failed]
+        return fresh
+
+    def _decode(self, batch: DecodeBatch) -> Any:
         if not self.feeds_back:
-            return self._model.decode(decode_batch.rows, None, None)
-        part = self._model.decode(
-            decode_batch.rows, self._fed(decode_batch.rows), decode_batch.lengths
-        )
-        if isinstance(part, Sampled):
-            self.forget()
+            return self._model.decode(batch.rows, None, None)
+        part = self._model.decode(batch.rows, self._fed(batch.rows), batch.lengths)
+        if isinstance(part, Sampled):  # it goes on from its own tokens
+            self._last, self._last_rows = None, []
         return part
 
     def sample(self, logits: list[Any], rows: list[Row], lengths: I64) -> Sampled:
@@ -123,11 +126,11 @@ def lengths_of(rows: list[Row]) -> I64:
     return np.array([row.length for row in rows], np.int64)
 
 
-def _end(rows: list[Row], error: RowsFailed) -> list[int]:
+def _give_up(rows: list[Row], error: RowsFailed, failed: dict[int, str]) -> None:
     """Mark the rows that the model cannot go on with; an error that names none is not its."""
-    failed = [row for row in rows if row.handle in error.handles]
-    if not failed:
+    named = [row for row in rows if row.handle in error.handles]
+    if not named:
         raise error
-    for row in failed:
+    for row in named:
         row.failed = True
-    return [row.handle for row in failed]
+        failed[row.handle] = str(error)

@@ -28,8 +28,9 @@ class WorkerLoop:
         executor: see `Executor`.
         notifier: told that the loop still runs; None tells nobody.
         lockstep: run the `steps` that each plan allows, and no other step. All TP ranks of a
-            tensor-parallel group then make the same calls in the same order. Without it, steps
-            follow one another by themselves while a sequence runs.
+            tensor-parallel group then make the same calls in the same order. Rows of a step in
+            flight wait for the steps of the next plan, or until every sequence is freed. Without
+            it, steps follow one another by themselves while a sequence runs.
         clock: seconds, monotonic; for tests.
 
     A lane that is full holds the step back: it is published as soon as the lane takes it, and no
@@ -85,6 +86,11 @@ class WorkerLoop:
         """Whether `stop` was called."""
         return self._sender.stopped
 
+    @property
+    def idle(self) -> bool:
+        """Whether there is nothing to run before the next plan."""
+        return self._idle
+
     def turn(self) -> None:
         """Apply the plans that are there, then run a step; wait for plans where nothing runs."""
         if self._lockstep:
@@ -120,6 +126,8 @@ class WorkerLoop:
                 if not self._idle:
                     self.step()
                 self._notifier.watchdog()
+            while self._leaving and not (self._running or self._idle):  # nothing is launched
+                self.step()
             self._flush()  # here, and not where a wait is over: frames are numbered alike
         self._sender.poll()
 
