@@ -23,7 +23,7 @@ ENUMS: list[tuple[type[IntEnum], str, str, str]] = [
     (types.ErrorCode, "ERROR_", "wire/layout.h", "tp_error_code"),
     (types.RequestOutputKind, "OUTPUT_", "stream/stream.h", "tp_output_kind"),
     (codes.State, "STATE_", "table/table_types.h", "tp_binding_state"),
-    (codes.Happened, "EVENT_", "table/table_types.h", "tp_event_kind"),
+    (codes.EventKind, "EVENT_", "table/table_types.h", "tp_event_kind"),
     (codes.Cause, "CAUSE_", "table/table_types.h", "tp_row_error"),
 ]
 INSIDE_C = {"END", "CAUSE_NONE", "CAUSE_GAP", "CAUSE_FINISHED"}  # never leave the table

@@ -35,7 +35,6 @@ DECLARES = {
 PROGRAMS = {
     "__main__": "test_cli.py",
     "engine/__main__": "engine/test_host.py",
-    "processor/__main__": "pipeline/test_deaths.py",
     "worker/__main__": "engine/test_host.py",
 }
 # It works inside of another module, and is tested through that.

@@ -104,7 +104,7 @@ STATE_PREEMPTING: int
 STATE_ABORTING: int
 STATE_LINGERING: int
 
-# processor.codes.Happened
+# processor.codes.EventKind
 EVENT_FINISHED: int
 EVENT_ROW_ERROR: int
 EVENT_DRAINED: int

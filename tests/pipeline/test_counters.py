@@ -36,7 +36,7 @@ def test_a_slots_number_is_nobodys_handle(runtime_dir: Path, mode: str) -> None:
         assert counted["processor 0"]["stale_handle"] == 2
         assert counted["processor 0"]["rows"] == 4
         if mode == "process":
-            r.until(lambda: "A slot's number is no handle" in log_of(r))
+            r.until(lambda: "a slot's number is not a handle" in log_of(r))
         r.publish([(h, [1, 2, 3]) for h in handles], handles)
         r.until(lambda: r.ended(*keys))
 
@@ -47,8 +47,8 @@ def test_rows_that_no_bind_comes_for_are_named_in_the_log(runtime_dir: Path) -> 
         key = r.submit(tokens=2)
         handle = r.bind(key, 0)
         r.publish([(handle + 1, [7])])  # a generation that is not given yet
-        r.until(lambda: "rows and no bind" in log_of(r))
-        assert f"the newest {handle + 1}: dp 0, slot 0" in log_of(r)
+        r.until(lambda: "rows but no bind" in log_of(r))
+        assert f"the newest is {handle + 1}: dp 0, slot 0" in log_of(r)
         assert r.pipe.counters()["processor 0"]["park_lost"] == 1
         r.publish([(handle, [1, 2])], [handle])
         r.until(lambda: r.ended(key))

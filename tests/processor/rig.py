@@ -123,7 +123,7 @@ class Rig:
             "slots": 4,
             "vocab_size": VOCAB,
             "eos_token_ids": EOS,
-            "marker_timeout_s": 10.0,
+            "drained_timeout_s": 10.0,
             "park_timeout_s": 5.0,
             "park_bytes": 1 << 16,
             "merge_bytes": 1 << 20,

@@ -72,7 +72,7 @@ def test_too_much_beside_no_token_ends_that_request() -> None:
     (error,) = (r for r in rig.ended() if isinstance(r, HandleFinished))
     assert error.handle == handle and error.finish == ERROR
     assert error.error.endswith(
-        "slot 0: too much came beside rows without tokens, the last of it 1105 bytes"
+        "slot 0: rows without tokens brought too many bytes of extras, the last one 1105"
     )
     assert rig.stream(9).finish == ERROR and rig.stream(8).tokens == [5]
 

@@ -1,4 +1,4 @@
-"""Rows that are nobody's are named in the log, as often as one can read it."""
+"""Rows that belong to nobody are named in the log, at a limited rate."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from tokenpipe.processor.anomaly_log import LOOK_S, PERIOD_S, WATCHED, AnomalyLo
 from tokenpipe.types import FIRST_GENERATION, make_handle
 
 
-def test_only_what_has_grown_is_said(clock: Clock, caplog: pytest.LogCaptureFixture) -> None:
+def test_only_what_has_grown_is_logged(clock: Clock, caplog: pytest.LogCaptureFixture) -> None:
     log = AnomalyLog(3, clock)
     log.look({"rows": 9, "stale": 0}, clock())
     assert caplog.messages == [] and log.due == clock() + LOOK_S
@@ -25,8 +25,8 @@ def test_the_newest_handle_is_named_in_its_parts(
     log = AnomalyLog(0, clock)
     handle = make_handle(2, 5, FIRST_GENERATION)
     log.look({"stale": 1, "stale_handle": handle, "park_lost": 4}, clock())
-    assert f"the newest {handle}: dp 2, slot 5, generation {FIRST_GENERATION}" in caplog.messages[0]
-    assert "no pipeline gave it" not in caplog.messages[0]
+    assert f"the newest is {handle}: dp 2, slot 5, generation {FIRST_GENERATION}" in caplog.messages[0]
+    assert "not a handle" not in caplog.messages[0]
     assert caplog.messages[1].endswith("(park_lost)")
 
 
@@ -34,7 +34,7 @@ def test_a_number_that_no_pipeline_gave_is_called_so(
     clock: Clock, caplog: pytest.LogCaptureFixture
 ) -> None:
     AnomalyLog(0, clock).look({"stale": 1, "stale_handle": 2}, clock())
-    assert caplog.messages[0].endswith("A slot's number is no handle")
+    assert caplog.messages[0].endswith("a slot's number is not a handle")
 
 
 def test_a_flood_is_a_line_in_a_while_for_each_kind(

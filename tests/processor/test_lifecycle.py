@@ -188,7 +188,7 @@ def test_prefill_binding_ends_with_its_first_row() -> None:
     assert rig.ended() == [HandlePrefilled(parked, (5, 6))]
 
 
-def test_marker_deadline_runs_while_the_rank_shows_life() -> None:
+def test_the_deadline_of_a_drained_row_runs_while_the_rank_shows_life() -> None:
     rig = Rig()
     preempted, aborted, finished = (
         rig.bind(1),

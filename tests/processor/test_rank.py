@@ -23,9 +23,9 @@ def test_the_first_of_all_deadlines_counts() -> None:
     rank = opened()
     rank.parked.set(1, 105.0)
     assert rank.next_deadline == 105.0
-    rank.drained.set(2, 104.0)
+    rank.unasked.set(2, 104.0)
     assert rank.next_deadline == 104.0
-    rank.markers.set(3, rank.life.read(100.0) + 1.0)
+    rank.undrained.set(3, rank.life.read(100.0) + 1.0)
     assert rank.next_deadline == 101.0
     rank.unheard.set(4, rank.life.read(100.0) + 0.5)
     assert rank.next_deadline == 100.5
@@ -33,7 +33,7 @@ def test_the_first_of_all_deadlines_counts() -> None:
 
 def test_a_silent_rank_misses_no_deadline_of_its_own_clock() -> None:
     rank = opened()
-    rank.markers.set(3, rank.life.read(100.0) + LIFE_CREDIT_S + 1.0)
+    rank.undrained.set(3, rank.life.read(100.0) + LIFE_CREDIT_S + 1.0)
     assert rank.next_deadline == NEVER  # it must show life first
     rank.life.seen(102.0)
     assert rank.next_deadline == 100.0 + LIFE_CREDIT_S + 1.0
@@ -41,12 +41,12 @@ def test_a_silent_rank_misses_no_deadline_of_its_own_clock() -> None:
 
 def test_what_is_forgotten_is_due_no_more() -> None:
     rank = opened()
-    for timer in (rank.parked, rank.drained, rank.markers, rank.unheard):
+    for timer in (rank.parked, rank.unasked, rank.undrained, rank.unheard):
         timer.set(1, 101.0)
         timer.set(2, 102.0)
     rank.bound_at.update({1: 0, 2: 0})
     rank.forget(1)
-    assert rank.parked.head() == rank.drained.head() == 102.0 and rank.bound_at == {2: 0}
+    assert rank.parked.head() == rank.unasked.head() == 102.0 and rank.bound_at == {2: 0}
     rank.forget(2)
     assert rank.next_deadline == NEVER
 
@@ -55,7 +55,7 @@ def test_the_end_of_a_life_ends_all_that_was_awaited() -> None:
     rank = opened()
     rank.gap_at = 99.0
     rank.bound_at[1] = 0
-    for timer in (rank.parked, rank.drained, rank.markers, rank.unheard):
+    for timer in (rank.parked, rank.unasked, rank.undrained, rank.unheard):
         timer.set(1, 101.0)
     rank.close()
     assert (rank.incarnation, rank.next_deadline, rank.bound_at) == (0, NEVER, {})

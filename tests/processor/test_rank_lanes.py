@@ -32,7 +32,7 @@ class Ranks:
 
     def __init__(self, base: Path, tp_size: int = 1, **topology: Any) -> None:
         self.shell = Shell(base, tensor_parallel_size=tp_size, **topology)
-        self.processor = Rig(tp_size=tp_size, marker_timeout_s=0.2).processor
+        self.processor = Rig(tp_size=tp_size, drained_timeout_s=0.2).processor
         self.processor.rank_lost(0, "not there yet", 100.0)
         self.processor.reports()
         self.lanes = RankLanes(

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from tests.postprocess.vocab import real
 from tokenpipe import _core
 from tokenpipe.errors import FrameError
-from tokenpipe.processor.codes import Happened, State
+from tokenpipe.processor.codes import EventKind, State
 from tokenpipe.types import ErrorCode, make_handle
 
 SLOTS, VOCAB, EOS = 4, 1000, 2
@@ -187,7 +187,7 @@ def test_a_run_ends_with_the_frame_in_which_a_client_has_too_much() -> None:
     frames += [pen.going_on([10 + at, 60 + at]) for at in range(300)]
     at, events = side.table.feed_run(0, frames, 0)
     assert events is not None
-    assert [(kind, client) for kind, client, *_ in events] == [(Happened.CROWDED, 0)]
+    assert [(kind, client) for kind, client, *_ in events] == [(EventKind.CROWDED, 0)]
     assert 100 < at < 301
 
 

@@ -1,6 +1,7 @@
-"""Rows in, output and outcomes out: all state of the requests bound to some DP ranks.
+"""Turn workers' rows into output for clients and reports for the engine.
 
-A pure state machine. Nothing here but `service` and its lanes knows a socket, nothing a clock.
+`Processor` holds the state of all requests that are bound to some DP ranks. It is pure: it has no
+socket, clock or log. `ProcessorService` runs it on lanes.
 """
 
 from .core import Processor

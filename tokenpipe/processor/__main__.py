@@ -22,19 +22,19 @@ _log = logging.getLogger("tokenpipe.processor")
 
 
 def main() -> int:
-    """Serve until the engine ends the command lane or is gone, or a signal asks to stop."""
+    """Serve until the engine ends its command lane or is gone, or until a SIGTERM."""
     parser = argparse.ArgumentParser(prog="python -m tokenpipe.processor", description=__doc__)
     parser.add_argument("--endpoint", required=True, help="directory of the instance")
-    parser.add_argument("--index", type=int, required=True, help="which processor to be")
+    parser.add_argument("--index", type=int, required=True, help="number of the processor")
     args = parser.parse_args()
     notifier = Notifier.inherited()
     set_title(f"tp:processor {args.index}")
     try:
         return _serve(args.endpoint, args.index, notifier)
-    except ConfigError as error:  # a tokenizer that is none: its reader wants no traceback of ours
-        said = f"{type(error).__name__}: {error}"
-        _log.error("%s", said)
-        notifier.failed(said)
+    except ConfigError as error:  # of the tokenizer, say; a traceback would not help its user
+        reason = f"{type(error).__name__}: {error}"
+        _log.error("processor %d cannot start: %s", args.index, reason)
+        notifier.failed(reason)
         return 2
 
 
@@ -66,7 +66,7 @@ def _serve(endpoint: str, index: int, notifier: Notifier) -> int:
         service.stopping = True
 
     signal.signal(signal.SIGTERM, stop)
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the terminal's; the engine decides
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # from a terminal; the engine ends this process
     gc.collect()
     gc.freeze()
     notifier.ready()

@@ -1,4 +1,4 @@
-"""Hand a processor's output to one client within that client's window."""
+"""Send a processor's output to one client, within the window of that client."""
 
 from __future__ import annotations
 
@@ -11,18 +11,19 @@ from tokenpipe.wire import OpenClient
 
 from .core import Processor
 
-RESERVE_BYTES = 1 << 20  # past the window, for final rows and rows that must go before a report
-FRAME_BYTES = 1 << 20
-LEAST_ROOM = 1 << 12
-BEHIND = 4  # the share of its window that a client may leave unacknowledged before it is behind
-STILL_S = 0.05  # one that acknowledges nothing for so long is not slow but stopped
+RESERVE_BYTES = 1 << 20  # beyond the window, for urgent rows only
+FRAME_BYTES = 1 << 20  # the largest frame to send
+LEAST_ROOM = 1 << 12  # with less room than this, nothing is packed
+BEHIND = 4  # a client is behind when more than 1/4 of its window is unacknowledged
+STOPPED_S = 0.05  # a client that acknowledges nothing for so long has stopped
 
 
 class OutputSender:
     """The lane from one processor to one client.
 
-    Past the window nothing but urgent rows is sent, so the rest merges in the processor's own
-    token buffers; past `merge_bytes` of them the processor ends the client's requests as slow.
+    Where the window is full, it sends urgent rows only: final rows, and rows that a report waits
+    for. All other output stays in the processor, where rows of a request merge. When this exceeds
+    `merge_bytes`, the processor ends the client's requests with the error "slow".
     """
 
     def __init__(
@@ -36,19 +37,19 @@ class OutputSender:
         """Connect to the lane that `client` has bound for this processor."""
         self.client = client.client
         self.client_incarnation = client.incarnation
-        # What the processor gave counts as sent, so it is kept until the lane has room: a frame
-        # holds one token at least, and that may have a whole vocabulary of logprobs.
+        # The processor counts a packed frame as sent, so it is kept here until the lane has room.
+        # It has one token at least, and may be large: logprobs of the whole vocabulary.
         self._flushed: bytes | None = None
         self._window = topology.bounds.client_window_bytes
         self._frame_bytes = min(FRAME_BYTES, topology.bounds.max_frame_bytes)
         self._clock = clock
-        self._acked = 0  # the first frame that is not acknowledged
-        self._acked_at = clock()
+        self._first = 0  # the number of the oldest frame that is not acknowledged
+        self._acked_at = clock()  # when that number last grew
         self.lane = open_sender(
             instance,
             output_lane(processor, client.client),
-            # A lane of its own for each client: the one to its predecessor, which may reach the
-            # same socket until it is gone, would share its route and be taken for it.
+            # Each lane has an incarnation of its own. The lane to an earlier client of this index
+            # may still reach the same socket, and must not be confused with this one.
             me=Peer("processor", str(processor), new_incarnation()),
             to=Role("client", str(client.client)),
             bound_bytes=self._window + RESERVE_BYTES,
@@ -58,25 +59,25 @@ class OutputSender:
 
     @property
     def next_deadline(self) -> float:
-        """When the lane wants its next tick."""
+        """When `poll` is due although nothing came."""
         return self.lane.next_deadline
 
     def behind(self, now: float) -> bool:
-        """Whether the client works on what it was sent, and has much of it left.
+        """Return whether the client reads, and has much left to read.
 
-        A stopped one is not: to wait for it would slow down everybody else for nothing.
+        A client that has stopped is not behind: waiting for it would only slow down all others.
         """
         if self.lane.unacked_bytes <= self._window // BEHIND or self.lane.lost:
             return False
-        return now - self._acked_at < STILL_S
+        return now - self._acked_at < STOPPED_S
 
     @property
     def stuck(self) -> bool:
-        """Whether a frame waits for room in the lane."""
+        """Whether a packed frame waits for room in the lane."""
         return self._flushed is not None
 
     def flush(self, processor: Processor) -> None:
-        """Send what is unsent, as far as the window goes."""
+        """Send the client's unsent output, as far as the window allows."""
         lane = self.lane
         while not lane.lost:
             if self._flushed is not None:
@@ -85,7 +86,7 @@ class OutputSender:
                 lane.send(self._flushed)
                 self._flushed = None
                 if not processor.unsent_bytes(self.client):
-                    return  # as nearly always: one frame takes it all
+                    return  # the usual case: one frame took all
             room = min(self._window - lane.unacked_bytes, lane.room)
             reserve = room < LEAST_ROOM
             if reserve:
@@ -102,18 +103,18 @@ class OutputSender:
                 return
 
     def pending(self, processor: Processor) -> bool:
-        """Whether the processor holds something for this client that could still be sent."""
+        """Return whether output for this client is left that could still be sent."""
         if self.lane.lost:
             return False
         return self._flushed is not None or processor.unsent_bytes(self.client) > 0
 
     def poll(self) -> None:
-        """Read acknowledgements."""
+        """Read what the client said, acknowledgements above all, and do what is due."""
         self.lane.poll()
         first = self.lane.window.first
-        if first != self._acked:
-            self._acked, self._acked_at = first, self._clock()
+        if first != self._first:
+            self._first, self._acked_at = first, self._clock()
 
     def close(self, timeout_s: float) -> int:
-        """End the lane; returns the frames the client did not acknowledge."""
+        """End the lane within `timeout_s`. Return how many frames were not acknowledged."""
         return self.lane.close(timeout_s)

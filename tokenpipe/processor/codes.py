@@ -1,4 +1,4 @@
-"""Name the numbers that csrc/table/table.h speaks in."""
+"""Names for the numbers in csrc/table/table_types.h."""
 
 from __future__ import annotations
 
@@ -8,29 +8,29 @@ from tokenpipe import _core
 
 
 class State(IntEnum):
-    """Where a binding is in its life."""
+    """The states of a binding; docs/design.md draws them."""
 
     GONE = _core.STATE_GONE
-    PARKED = _core.STATE_PARKED  # rows came, its bind did not yet
+    PARKED = _core.STATE_PARKED  # has rows, waits for its bind
     RUNNING = _core.STATE_RUNNING
     PREEMPTING = _core.STATE_PREEMPTING  # still takes rows
-    ABORTING = _core.STATE_ABORTING  # has its outcome, waits to be drained
-    LINGERING = _core.STATE_LINGERING  # the same, for any other outcome
+    ABORTING = _core.STATE_ABORTING  # aborted, waits for its drained row
+    LINGERING = _core.STATE_LINGERING  # the same with any other outcome
 
 
-class Happened(IntEnum):
-    """Kinds of events; what the other values of one mean stands beside."""
+class EventKind(IntEnum):
+    """Kinds of events of the table. Each is (kind, handle, a, b, step)."""
 
     FINISHED = _core.EVENT_FINISHED  # a: code of FINISH_CODES, b: stop reason or -1
-    ROW_ERROR = _core.EVENT_ROW_ERROR  # a: Cause, b: the offending value
+    ROW_ERROR = _core.EVENT_ROW_ERROR  # a: Cause, b: the wrong value
     DRAINED = _core.EVENT_DRAINED
     GAP = _core.EVENT_GAP  # a: position expected, b: position found
     PREFILLED = _core.EVENT_PREFILLED
     PARKED = _core.EVENT_PARKED
     PARK_LOST = _core.EVENT_PARK_LOST
-    CROWDED = _core.EVENT_CROWDED  # handle: the client
-    SENT = _core.EVENT_SENT
-    SHED = _core.EVENT_SHED  # a: its State before, b: was its outcome held, step: its tokens
+    CROWDED = _core.EVENT_CROWDED  # handle: the client with too much unsent output
+    SENT = _core.EVENT_SENT  # its client was sent all tokens, so its outcome may be reported
+    SHED = _core.EVENT_SHED  # a: State before, b: whether its outcome waited, step: its tokens
 
 
 class Cause(IntEnum):

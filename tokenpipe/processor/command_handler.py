@@ -1,4 +1,4 @@
-"""Do what the engine says. What comes too late is counted and ignored."""
+"""Apply the engine's commands. Commands that come too late are counted and ignored."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from .report_queue import ReportQueue
 
 
 class CommandHandler:
-    """Apply commands to the table, and keep which clients are open."""
+    """Applies commands to the table, and knows which clients are open."""
 
     def __init__(
         self,
@@ -43,7 +43,7 @@ class CommandHandler:
         }
 
     def do(self, message: Message, now: float) -> None:
-        """Apply one command; one that is no command of a processor is counted."""
+        """Apply one command. A message that is not a processor's command is counted."""
         act = self._acts.get(type(message))
         if act is None:
             self._counted["bad_commands"] += 1
@@ -56,7 +56,7 @@ class CommandHandler:
         try:
             floor = self._table.floor(m.handle)
         except KeyError:
-            rank = None  # a rank of ours, but no such slot
+            rank = None  # the rank is ours, but has no such slot
         if rank is None:
             self._counted["bad_commands"] += 1
             self._life.refuse(m, RescheduleReason.RANK_LOST)
@@ -86,7 +86,7 @@ class CommandHandler:
             )
             self._life.bound(rank, m.handle, len(m.output_token_ids), now)
             if events is not None:
-                self._life.happened(rank, events, now)
+                self._life.apply_events(rank, events, now)
 
     def _dead_on_arrival(self, rank: Rank, m: Bind, reason: RescheduleReason) -> None:
         rank.parked.cancel(m.handle)

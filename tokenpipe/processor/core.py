@@ -1,4 +1,4 @@
-"""The processor: frames, commands and time in; output frames and reports out."""
+"""The processor's state machine: frames, commands and time in, output and reports out."""
 
 from __future__ import annotations
 
@@ -37,9 +37,10 @@ COUNTED = (
 
 
 class Processor:
-    """Own all state of the requests bound to some DP ranks. Pure: no clock, socket or log.
+    """Holds the state of all requests that are bound to some DP ranks.
 
-    `now` is monotonic seconds, never less than in an earlier call.
+    Pure: no clock, socket or log. `now` is in seconds of a monotonic clock, and never less than in
+    an earlier call.
     """
 
     def __init__(
@@ -52,7 +53,7 @@ class Processor:
         slots: int,
         vocab_size: int | None,
         eos_token_ids: Sequence[int],
-        marker_timeout_s: float,
+        drained_timeout_s: float,
         park_timeout_s: float,
         park_bytes: int,
         merge_bytes: int,
@@ -79,7 +80,7 @@ class Processor:
         }
         self._tp_size = tp_size
         self._reports = ReportQueue()
-        self._life = Lifecycle(self._table, self._reports, marker_timeout_s, park_timeout_s)
+        self._life = Lifecycle(self._table, self._reports, drained_timeout_s, park_timeout_s)
         self._counted = Counter(dict.fromkeys(COUNTED, 0))
         self._commands = CommandHandler(
             self._table, self._ranks, self._life, self._reports, self._counted
@@ -88,7 +89,10 @@ class Processor:
     # --- lanes --------------------------------------------------------------------------------
 
     def feed(self, dp: int, tp: int, frame: bytes, now: float) -> None:
-        """Apply a StepFrame that came on lane (dp, tp); FrameError if it is none of that lane."""
+        """Apply a StepFrame that came on lane (dp, tp).
+
+        Raises FrameError for bytes that are not a StepFrame of this lane.
+        """
         rank = self._ranks.get(dp)
         if rank is None or not 0 <= tp < self._tp_size:
             self._counted["bad_frames"] += 1
@@ -103,10 +107,10 @@ class Processor:
             raise
 
     def feed_run(self, dp: int, tp: int, frames: Sequence[object], start: int, now: float) -> int:
-        """Apply frames of lane (dp, tp) from index `start` on, as far as they are StepFrames.
+        """Apply the frames of lane (dp, tp) from index `start` on.
 
-        Returns the index where it stopped: `feed` says why. Only a leader's frames come in runs,
-        and only where they are not compared.
+        Stops at the first frame that it cannot apply, and returns its index; `feed` says why. It
+        applies none from a TP rank other than 0, and none where TP ranks are compared.
         """
         rank = self._ranks.get(dp)
         if rank is None or tp != 0 or rank.incarnation == 0 or rank.verifier is not None:
@@ -115,7 +119,7 @@ class Processor:
         events: object = True
         while events is not None:
             start, events = self._table.feed_run(dp, frames, start)
-            for client in self._life.happened(rank, events or (), now):
+            for client in self._life.apply_events(rank, events or (), now):
                 self.end_slow_client(client, now)
         return start
 
@@ -124,7 +128,7 @@ class Processor:
             rank.life.seen(now)
             events = self._table.feed(rank.dp, 0, frame)
             if events is not None:
-                for client in self._life.happened(rank, events, now):
+                for client in self._life.apply_events(rank, events, now):
                     self.end_slow_client(client, now)
         elif rank.verifier is None:
             self._counted["tp_ignored"] += 1
@@ -136,20 +140,20 @@ class Processor:
                 self._reports.put(RanksDiffer(rank.dp, found.tp, found.step, found.handle))
 
     def seen(self, dp: int, now: float) -> None:
-        """Note that a rank's leader is alive without a frame: drained rows' deadlines run on."""
+        """Note that TP rank 0 is alive without a frame, so the deadlines of its rank run on."""
         rank = self._ranks.get(dp)
         if rank is not None and rank.incarnation:
             rank.life.seen(now)
 
     def gap(self, dp: int, tp: int, now: float) -> None:
-        """Hand back what is bound to a rank whose lane lost frames for good."""
+        """Reschedule the requests of a rank whose lane lost frames for good."""
         self._counted["lane_gaps"] += 1
         rank = self._ranks.get(dp)
         if rank is not None and tp == 0 and rank.incarnation:
             self._life.gap(rank, now)
 
     def rank_up(self, dp: int, incarnation: int, now: float) -> None:
-        """Serve a rank: all its TP ranks said hello. A life that was not ended is ended first."""
+        """Open a rank whose TP ranks have all connected. An earlier incarnation is closed first."""
         rank = self._ranks[dp]
         if rank.incarnation == incarnation:
             return
@@ -159,7 +163,7 @@ class Processor:
         self._reports.put(RankOpened(dp, incarnation))
 
     def rank_lost(self, dp: int, reason: str, now: float) -> None:
-        """End every binding of a rank."""
+        """Close a rank: reschedule its requests and release its slots."""
         rank = self._ranks[dp]
         if rank.incarnation:
             self._life.lose(rank)
@@ -169,7 +173,7 @@ class Processor:
     # --- commands and time --------------------------------------------------------------------
 
     def command(self, message: Message, now: float) -> None:
-        """Do what the engine says; what comes too late is counted and ignored."""
+        """Apply a command of the engine. One that comes too late is counted and ignored."""
         if isinstance(message, Snapshot):
             self._reports.put(Counters(message.id, self.counters))
         else:
@@ -179,11 +183,11 @@ class Processor:
         """Act on the deadlines that are reached."""
         for rank in self._ranks.values():
             self._life.expire(rank, now)
-        self._table.release(int(now * 1e9) + 1)  # what a float rounds off
+        self._table.release(int(now * 1e9) + 1)  # + 1: a float in s rounds ns off
 
     @property
     def next_deadline(self) -> float:
-        """When tick() has something to do, unless another call changes it; or NEVER."""
+        """When `tick` is due, or NEVER. Any other call may change it."""
         release_ns = self._table.release(0)
         due = release_ns / 1e9 if release_ns else NEVER
         for rank in self._ranks.values():
@@ -193,19 +197,19 @@ class Processor:
     # --- output -------------------------------------------------------------------------------
 
     def reports(self) -> list[Message]:
-        """Return what the engine is to be told, once."""
+        """Return the reports for the engine since the last call."""
         return self._reports.take()
 
     def dirty_clients(self) -> list[int]:
-        """Return the clients that something is unsent for."""
+        """Return the clients that have unsent output."""
         return self._table.dirty_clients()
 
     def unsent_bytes(self, client: int) -> int:
-        """Return about how many bytes flush would give."""
+        """Return about how many bytes of output are unsent."""
         return self._table.unsent_bytes(client)
 
     def urgent(self, client: int) -> bool:
-        """Return whether a final row, or an outcome's last tokens, are unsent."""
+        """Return whether a final row, or tokens that a report waits for, are unsent."""
         return self._table.urgent(client)
 
     def flush(
@@ -215,7 +219,10 @@ class Processor:
         max_bytes: int = MAX_FLUSH_BYTES,
         urgent_only: bool = False,
     ) -> bytes | None:
-        """Return an OutputFrame of what is unsent, which counts as sent then; None if nothing."""
+        """Return an OutputFrame of unsent output, None where there is none.
+
+        The output counts as sent then. With `urgent_only`, only urgent rows are packed.
+        """
         packed = self._table.flush(client, header, max_bytes, urgent_only)
         if packed is None:
             return None
@@ -224,7 +231,7 @@ class Processor:
         return frame
 
     def end_slow_client(self, client: int, now: float) -> None:
-        """End a client's requests: it does not read fast enough. What is unsent is dropped."""
+        """End the requests of a client that reads too slowly, and drop its unsent output."""
         self._counted["slow_clients"] += 1
         lack = self._table.unsent_bytes(client)
         error = f"slow_client: client {client} let {lack} bytes pile up"
@@ -234,7 +241,7 @@ class Processor:
 
     @property
     def counters(self) -> dict[str, int]:
-        """Return what was counted since the start, and the present sizes."""
+        """Return all counts since the start, and present sizes."""
         verifiers = [r.verifier for r in self._ranks.values() if r.verifier is not None]
         return {
             **self._table.counters(),

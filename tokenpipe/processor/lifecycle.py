@@ -1,8 +1,7 @@
-"""Decide what becomes of a binding: one outcome, then one release.
+"""Decide the outcome of each binding, and when its slot is released.
 
-RUNNING -> preempt -> PREEMPTING -> drained -> rescheduled. RUNNING or PREEMPTING -> abort ->
-ABORTING -> drained. RUNNING or PREEMPTING -> finished -> LINGERING -> drained. Whatever was said
-of a handle that has its outcome is counted and ignored.
+docs/design.md draws the states of a binding. Each binding has exactly one outcome and then exactly
+one release. A command for a handle that has its outcome is counted and ignored.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ from tokenpipe.wire import (
     HandleRescheduled,
 )
 
-from .codes import Happened, State
+from .codes import EventKind, State
 from .rank import Rank
 from .report_queue import ReportQueue
 from .row_errors import RequestError, row_error
@@ -33,7 +32,7 @@ TableEvents = Sequence[tuple[int, int, int, int, int]]
 
 
 class Lifecycle:
-    """Turn events of the table, commands and deadlines into outcomes and releases."""
+    """Turns events of the table, commands and deadlines into outcomes and releases."""
 
     def __init__(self, table: Table, reports: ReportQueue, drained_s: float, park_s: float) -> None:
         self._table = table
@@ -41,32 +40,35 @@ class Lifecycle:
         self._drained_s = drained_s
         self._park_s = park_s
 
-    # --- what rows say ------------------------------------------------------------------------
+    # --- events of the table ------------------------------------------------------------------
 
-    def happened(self, rank: Rank, events: TableEvents, now: float) -> list[int]:
-        """Judge the events of one frame, or of one bind. Returns the crowded clients."""
+    def apply_events(self, rank: Rank, events: TableEvents, now: float) -> list[int]:
+        """Act on the events of one frame or one bind.
+
+        Returns the clients whose unsent output has exceeded its bound.
+        """
         crowded = []
         for kind, handle, a, b, step in events:
             match kind:
-                case Happened.FINISHED:
+                case EventKind.FINISHED:
                     self._finished(rank, handle, a, b, now)
-                case Happened.ROW_ERROR:
+                case EventKind.ROW_ERROR:
                     error = row_error(a, b, handle, step, self._table.error_extras(handle))
                     self._table.set_error(handle, *error)
                     self._finished(rank, handle, FINISH_ERROR, NO_STOP, now, error)
-                case Happened.DRAINED:
+                case EventKind.DRAINED:
                     self._drained(rank, handle, now)
-                case Happened.GAP:
+                case EventKind.GAP:
                     self._reschedule(rank, handle, RescheduleReason.GAP, now)
-                case Happened.PREFILLED:
-                    message = HandlePrefilled(handle, *self._left(handle))
+                case EventKind.PREFILLED:
+                    message = HandlePrefilled(handle, *self._progress(handle))
                     self._reports.put_for(handle, message, self._table.hold(handle))
-                    self._await_marker(rank, handle, now)
-                case Happened.PARKED:
+                    self._await_drained(rank, handle, now)
+                case EventKind.PARKED:
                     rank.parked.set(handle, now + self._park_s)
-                case Happened.PARK_LOST:
+                case EventKind.PARK_LOST:
                     self._reschedule(rank, handle, RescheduleReason.PARK_LOST, now)
-                case Happened.CROWDED:
+                case EventKind.CROWDED:
                     crowded.append(handle)
         return crowded
 
@@ -84,12 +86,12 @@ class Lifecycle:
             handle, finish, stop_reason, total, error.text, string, error.code, error.field
         )
         self._reports.put_for(handle, outcome)
-        self._await_marker(rank, handle, now)
+        self._await_drained(rank, handle, now)
 
     def _drained(self, rank: Rank, handle: int, now: float) -> None:
         state, _ = self._table.state(handle)
-        if state == State.RUNNING:  # a preempt or abort may be under way
-            rank.drained.set(handle, now + self._drained_s)
+        if state == State.RUNNING:  # a preempt or an abort may be on its way
+            rank.unasked.set(handle, now + self._drained_s)
             return
         if state == State.PREEMPTING:
             self._reschedule(rank, handle, RescheduleReason.PREEMPTED, now)
@@ -98,16 +100,17 @@ class Lifecycle:
     # --- commands -----------------------------------------------------------------------------
 
     def bound(self, rank: Rank, handle: int, total: int, now: float) -> None:
-        """Watch a binding that came soon after a gap: all rows that it will ever have may be lost.
+        """Set a deadline for the first row of a binding that comes soon after a gap.
 
-        Rows come at most `park_s` before their bind, so a later one has lost nothing.
+        All of its rows may have been lost in the gap. Rows come at most `park_s` before their
+        bind, so a later binding has lost none.
         """
         if now - rank.gap_at <= self._park_s:
             rank.bound_at[handle] = total
             rank.unheard.set(handle, rank.life.read(now) + self._drained_s)
 
     def preempt(self, rank: Rank, handle: int, now: float) -> bool:
-        """Take a running binding out of its slot; False: it has its outcome already."""
+        """Take a running binding out of its slot. Return False where it has its outcome."""
         state, drained = self._table.state(handle)
         if state != State.RUNNING:
             return False
@@ -116,11 +119,11 @@ class Lifecycle:
             self._release(rank, handle, DRAINED)
         else:
             self._table.set_state(handle, State.PREEMPTING)
-            self._await_marker(rank, handle, now)
+            self._await_drained(rank, handle, now)
         return True
 
     def abort(self, rank: Rank, handle: int, now: float) -> bool:
-        """End a binding's request; False: it has its outcome already."""
+        """End a binding's request. Return False where it has its outcome."""
         state, drained = self._table.state(handle)
         if state not in _ACTIVE:
             return False
@@ -130,11 +133,11 @@ class Lifecycle:
         if drained:
             self._release(rank, handle, DRAINED)
         else:
-            self._await_marker(rank, handle, now)
+            self._await_drained(rank, handle, now)
         return True
 
     def refuse(self, bind: Bind, reason: RescheduleReason) -> None:
-        """Answer a bind that cannot be."""
+        """Reschedule and release a bind that cannot be done."""
         handle, word = bind.handle, str(reason)
         outcome = HandleRescheduled(
             handle, word, bind.output_token_ids, annex_offset=bind.annex_offset
@@ -145,17 +148,17 @@ class Lifecycle:
     # --- ranks, clients, deadlines ------------------------------------------------------------
 
     def lose(self, rank: Rank) -> None:
-        """End every binding of a rank that is gone."""
+        """Give each binding of a rank that is gone its outcome and its release."""
         for handle, state in self._table.bindings(rank.dp):
             if state == State.PARKED:
                 self._table.drop(handle)
                 continue
             if state in _ACTIVE:
-                self._hand_back(handle, RescheduleReason.RANK_LOST)
+                self._rescheduled(handle, RescheduleReason.RANK_LOST)
             self._release(rank, handle, RANK_LOST)
 
     def gap(self, rank: Rank, now: float) -> None:
-        """Hand back every binding of a rank of which frames are lost for good."""
+        """Reschedule each binding of a rank whose lane lost frames for good."""
         rank.gap_at = now
         for handle, state in self._table.bindings(rank.dp):
             if state == State.PARKED:
@@ -167,15 +170,15 @@ class Lifecycle:
                     self._release(rank, handle, DRAINED)
 
     def sent(self, events: TableEvents | None) -> None:
-        """Let the outcomes go that waited for their client."""
+        """Report the outcomes that waited until their client was sent all tokens."""
         for kind, handle, *_ in events or ():
-            if kind == Happened.SENT:
+            if kind == EventKind.SENT:
                 self._reports.sent(handle)
 
     def shed(
         self, rank: Rank, handle: int, was: int, held: bool, total: int, error: str, now: float
     ) -> None:
-        """Report that a request's output was given up."""
+        """Report a request that ended because its client reads too slowly."""
         outcome = HandleFinished(
             handle, FINISH_ERROR, NO_STOP, total, error, error_code=ErrorCode.SLOW
         )
@@ -185,7 +188,7 @@ class Lifecycle:
             self._reports.put_for(handle, outcome)
         if was in _ACTIVE:
             _, drained = self._table.state(handle)
-            self._await_marker(rank, handle, now)
+            self._await_drained(rank, handle, now)
             if drained:
                 self._release(rank, handle, DRAINED)
 
@@ -194,7 +197,7 @@ class Lifecycle:
         for handle in rank.parked.expired(now):
             if self._table.state(handle)[0] == State.PARKED:
                 self._table.lose_park(handle)
-        for handle in rank.drained.expired(now):
+        for handle in rank.unasked.expired(now):
             self._reschedule(rank, handle, RescheduleReason.UNSOLICITED, now)
             self._release(rank, handle, DRAINED)
         for handle in rank.unheard.expired(rank.life.read(now)):
@@ -202,31 +205,31 @@ class Lifecycle:
             silent = self._table.total(handle) == rank.bound_at.pop(handle)
             if state == State.RUNNING and silent and not drained:
                 self._reschedule(rank, handle, RescheduleReason.GAP, now)
-        for handle in rank.markers.expired(rank.life.read(now)):
+        for handle in rank.undrained.expired(rank.life.read(now)):
             if self._table.state(handle)[0] == State.PREEMPTING:
-                self._hand_back(handle, RescheduleReason.DRAINED_TIMEOUT)
+                self._rescheduled(handle, RescheduleReason.DRAINED_TIMEOUT)
             self._release(rank, handle, DRAINED_TIMEOUT)
 
-    # --- the two ends -------------------------------------------------------------------------
+    # --- outcome and release ------------------------------------------------------------------
 
-    def _hand_back(self, handle: int, reason: RescheduleReason) -> None:
-        """Give a binding the outcome Rescheduled, with all its request has."""
+    def _rescheduled(self, handle: int, reason: RescheduleReason) -> None:
+        """Give a binding the outcome "rescheduled", with all that its request has so far."""
         self._table.set_state(handle, State.LINGERING)
-        message = HandleRescheduled(handle, str(reason), *self._left(handle))
+        message = HandleRescheduled(handle, str(reason), *self._progress(handle))
         self._reports.put_for(handle, message, self._table.hold(handle))
 
-    def _left(self, handle: int) -> tuple[tuple[int, ...], int, bytes, int]:
-        """Return what the next binding of a request goes on from."""
+    def _progress(self, handle: int) -> tuple[tuple[int, ...], int, bytes, int]:
+        """Return the state from which the next binding of a request continues."""
         table = self._table
         return table.output(handle), *table.text_tail(handle), table.extras_offset(handle)
 
     def _reschedule(self, rank: Rank, handle: int, reason: RescheduleReason, now: float) -> None:
-        self._hand_back(handle, reason)
-        self._await_marker(rank, handle, now)
+        self._rescheduled(handle, reason)
+        self._await_drained(rank, handle, now)
 
-    def _await_marker(self, rank: Rank, handle: int, now: float) -> None:
-        rank.drained.cancel(handle)
-        rank.markers.set(handle, rank.life.read(now) + self._drained_s)
+    def _await_drained(self, rank: Rank, handle: int, now: float) -> None:
+        rank.unasked.cancel(handle)
+        rank.undrained.set(handle, rank.life.read(now) + self._drained_s)
 
     def _release(self, rank: Rank, handle: int, reason: str) -> None:
         rank.forget(handle)

@@ -1,4 +1,4 @@
-"""What the processor knows of one DP rank beside its bindings."""
+"""The state of one DP rank in a processor, without its bindings."""
 
 from __future__ import annotations
 
@@ -10,28 +10,31 @@ from .verify import Verifier
 
 
 class Rank:
-    """One DP rank: its incarnation while it is up, and its deadlines."""
+    """One DP rank: its incarnation while it is up, and the deadlines of its handles.
+
+    Deadlines of a rank that shows no life stand still: they run on `life`, not on the clock.
+    """
 
     def __init__(self, dp: int, verifier: Verifier | None) -> None:
         self.dp = dp
-        self.incarnation = 0  # 0: not up
+        self.incarnation = 0  # 0 while the rank is not up
         self.life = LifeClock(0.0)
-        self.markers = Timer()  # a drained row is awaited; by the rank's clock
-        self.drained = Timer()  # drained, though nobody asked; by the wall
-        self.parked = Timer()  # rows without a bind; by the wall
+        self.undrained = Timer()  # on `life`: a drained row must come
+        self.unheard = Timer()  # on `life`: bound after a gap, a first row must come
+        self.unasked = Timer()  # on the clock: drained, but neither preempted nor ended
+        self.parked = Timer()  # on the clock: rows whose bind must come
+        self._timers = (self.undrained, self.unheard, self.unasked, self.parked)
         self.gap_at = -math.inf  # when frames were lost for good
-        self.unheard = Timer()  # bound after that, and no row yet; by the rank's clock
-        self._timers = (self.markers, self.drained, self.parked, self.unheard)
-        self.bound_at: dict[int, int] = {}  # handle of those to the output it was bound with
+        self.bound_at: dict[int, int] = {}  # unheard handle to the tokens it was bound with
         self.verifier = verifier
 
     def open(self, incarnation: int, now: float) -> None:
-        """Begin a life."""
+        """Begin an incarnation."""
         self.incarnation = incarnation
         self.life = LifeClock(now)
 
     def close(self) -> None:
-        """End it, with all that was awaited."""
+        """End the incarnation and all deadlines."""
         self.incarnation = 0
         self.gap_at = -math.inf
         self.bound_at.clear()
@@ -41,15 +44,15 @@ class Rank:
             self.verifier.reset()
 
     def forget(self, handle: int) -> None:
-        """Cancel what is awaited for a handle."""
+        """Cancel the deadlines of a handle."""
         for timer in self._timers:
             timer.cancel(handle)
         self.bound_at.pop(handle, None)
 
     @property
     def next_deadline(self) -> float:
-        """When the first deadline is reached, as far as it can be known now; or NEVER."""
+        """The earliest deadline that will be reached without a sign of life, or NEVER."""
         if not any(self._timers):
             return NEVER
-        lived = self.life.when(min(self.markers.head(), self.unheard.head()))
-        return min(lived, self.drained.head(), self.parked.head())
+        lived = self.life.when(min(self.undrained.head(), self.unheard.head()))
+        return min(lived, self.unasked.head(), self.parked.head())

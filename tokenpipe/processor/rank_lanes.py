@@ -1,4 +1,4 @@
-"""Read the worker lanes of one DP rank and say when the whole rank is there or gone."""
+"""Read the worker lanes of one DP rank, and find out when the rank is up or gone."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from .core import Processor
 
 
 class RankLanes:
-    """One lane for each TP rank of a DP rank; the rank is up while all of them are."""
+    """The lanes of a DP rank, one for each TP rank. The rank is up while all workers are."""
 
     def __init__(
         self,
@@ -36,9 +36,9 @@ class RankLanes:
     ) -> None:
         """Bind the lanes of `dp_rank`."""
         self.dp_rank = dp_rank
-        self.bad_frames = 0  # dropped: not a frame of ours
+        self.bad_frames = 0  # frames that could not be read, and were dropped
         self._up = False
-        self._failed: set[int] = set()  # TP ranks that gave up; only their next life counts again
+        self._failed: set[int] = set()  # TP ranks that failed, until their next incarnation
         self._heard = 0
         me = Peer("processor", str(topology.processor_of(dp_rank)), incarnation)
         self.lanes: list[LaneReceiver] = []
@@ -57,9 +57,9 @@ class RankLanes:
             )
 
     def read(self, processor: Processor, lanes: Container[object], limit: int, now: float) -> bool:
-        """Feed at most `limit` frames of each of these lanes, and what changed about its worker.
+        """Feed the processor from these lanes: peer events, and at most `limit` frames of each.
 
-        Returns whether one had as many: it may have more.
+        Returns whether one lane had `limit` frames, so that it may have more.
         """
         full = False
         served = [(tp_rank, lane) for tp_rank, lane in enumerate(self.lanes) if lane in lanes]
@@ -102,7 +102,7 @@ class RankLanes:
             else:
                 processor.feed(self.dp_rank, tp_rank, frame, now)
         except FrameError:
-            self.bad_frames += 1  # harms nothing but itself; the lost rows show as a jump
+            self.bad_frames += 1  # its lost rows show as a jump of the positions
 
     def _lost(self, processor: Processor, reason: str, now: float) -> None:
         if self._up:
@@ -110,7 +110,7 @@ class RankLanes:
             processor.rank_lost(self.dp_rank, reason, now)
 
     def applied(self, lanes: Container[object]) -> None:
-        """Let these lanes acknowledge what was read from them."""
+        """Let these lanes acknowledge the frames that were read."""
         for lane in self.lanes:
             if lane in lanes:
                 lane.applied()

@@ -1,8 +1,8 @@
-"""Reports to the engine, in order; those of a handle wait while its client lacks its tokens.
+"""Reports to the engine, in order. Some wait until a client was sent all tokens.
 
-What was sent after n tokens must be a function of those n tokens, or the next processor could
-not go on from them. So an outcome that hands a request on is not reported before its client was
-sent everything up to it.
+The next binding of a request continues from the tokens in the report. The client must have been
+sent just these tokens. So the report of a rescheduled or prefilled request is held until a flush
+has packed the rest of its tokens.
 """
 
 from __future__ import annotations
@@ -11,18 +11,18 @@ from tokenpipe.wire import Message
 
 
 class ReportQueue:
-    """Collect reports until they are taken."""
+    """Holds reports until they are taken."""
 
     def __init__(self) -> None:
         self._ready: list[Message] = []
         self._held: dict[int, list[Message]] = {}
 
     def put(self, message: Message) -> None:
-        """Add a report that waits for nothing."""
+        """Add a report that can be taken at once."""
         self._ready.append(message)
 
     def put_for(self, handle: int, message: Message, hold: bool = False) -> None:
-        """Add a report of a handle, behind those of it that are held."""
+        """Add a report of a handle. It waits with `hold`, or behind an earlier one that waits."""
         if handle in self._held:
             self._held[handle].append(message)
         elif hold:
@@ -31,20 +31,20 @@ class ReportQueue:
             self._ready.append(message)
 
     def sent(self, handle: int) -> None:
-        """Let a handle's reports go: its client was sent everything."""
+        """Release the reports of a handle whose client was sent all tokens."""
         self._ready.extend(self._held.pop(handle, ()))
 
     def replace(self, handle: int, outcome: Message) -> None:
-        """Let a handle's reports go, with another outcome than the one that was held."""
+        """Release the reports of a handle, with this outcome instead of the one that waited."""
         held = self._held.pop(handle)
         self._ready += [outcome, *held[1:]]
 
     def take(self) -> list[Message]:
-        """Return the reports that may go, once."""
+        """Return the released reports and forget them."""
         ready, self._ready = self._ready, []
         return ready
 
     @property
     def held(self) -> int:
-        """Count the handles whose reports wait."""
+        """How many handles have reports that wait."""
         return len(self._held)

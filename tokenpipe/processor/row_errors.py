@@ -1,4 +1,4 @@
-"""Say why a request failed, for the one who reads its error."""
+"""Write the error of a request that a worker's row ended."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _CODES = {Cause.RECOVERY_STOP: ErrorCode.LOST, Cause.REFUSED: ErrorCode.INVALID}
 
 
 class RequestError(NamedTuple):
-    """What a request ends with: `field` is the name of its field that is to blame, or empty."""
+    """The error of a request. `field` names the wrong field of the request, or is empty."""
 
     code: ErrorCode
     text: str
@@ -24,7 +24,10 @@ class RequestError(NamedTuple):
 
 
 def row_error(cause: int, value: int, handle: int, step: int, extras: bytes = b"") -> RequestError:
-    """Return what a row of the leader ends its request with; `extras` are those of the row."""
+    """Return the error that a row of TP rank 0 ends its request with.
+
+    `cause` is a Cause, `value` the wrong value of the row, and `extras` are the row's.
+    """
     code = _CODES.get(Cause(cause), ErrorCode.INTERNAL)
     if cause == Cause.RECOVERY_STOP:
         return RequestError(code, RECOVERY_STOP)
@@ -32,18 +35,18 @@ def row_error(cause: int, value: int, handle: int, step: int, extras: bytes = b"
     if cause == Cause.REFUSED:
         return RequestError(code, reason or REFUSED, field)
     dp, slot, _ = split_handle(handle)
-    text = f"step {step}, dp {dp}, tp 0, slot {slot}: {_what(cause, value)}"
+    text = f"step {step}, dp {dp}, tp 0, slot {slot}: {_description(cause, value)}"
     return RequestError(code, f"{text}: {reason}" if reason else text, field)
 
 
 def _reason(extras: bytes) -> tuple[str, str]:
     try:
         return unpack_error(extras)
-    except FrameError:  # the row's status counts all the same
+    except FrameError:  # without a reason the request ends all the same
         return "", ""
 
 
-def _what(cause: int, value: int) -> str:
+def _description(cause: int, value: int) -> str:
     match cause:
         case Cause.WORKER:
             return "the worker failed on this row"
@@ -54,7 +57,7 @@ def _what(cause: int, value: int) -> str:
         case Cause.TOKEN:
             return f"token {value} is not in the vocabulary"
         case Cause.EXTRAS:
-            return f"too much came beside rows without tokens, the last of it {value} bytes"
+            return f"rows without tokens brought too many bytes of extras, the last one {value}"
         case Cause.TEXT:
             return f"the tokenizer failed on token {value}"
         case _:

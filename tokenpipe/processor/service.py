@@ -204,7 +204,7 @@ def _make_processor(index: int, topology: Topology) -> Processor:
         slots=topology.slots_per_rank,
         vocab_size=topology.vocab_size,
         eos_token_ids=topology.eos_token_ids,
-        marker_timeout_s=topology.timeouts.drained_s,
+        drained_timeout_s=topology.timeouts.drained_s,
         park_timeout_s=topology.timeouts.park_s,
         park_bytes=topology.bounds.park_bytes,
         merge_bytes=topology.bounds.merge_bytes,

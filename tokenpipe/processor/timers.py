@@ -1,4 +1,4 @@
-"""Deadlines that all have one length, and the clock of a rank's life."""
+"""Deadlines of equal length, and a clock that stops while a rank is silent."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from collections import deque
 from .deadlines import NEVER
 
 LIFE_CREDIT_S = 2.0
-"""A rank that lives shows it more often than this; after such a silence its clock stands."""
+"""A rank that is alive shows it more often. After so long a silence its clock stops."""
 
 
 class LifeClock:
-    """Runs while a rank shows life, so that a silent one misses no deadline."""
+    """Runs while a rank shows life, so that a rank that is stopped misses no deadline."""
 
     def __init__(self, now: float) -> None:
         self._lived = 0.0
@@ -24,17 +24,17 @@ class LifeClock:
             self._seen = now
 
     def read(self, now: float) -> float:
-        """Return the seconds lived until now."""
+        """Return how many seconds this clock has run."""
         return self._lived + min(max(now - self._seen, 0.0), LIFE_CREDIT_S)
 
     def when(self, due: float) -> float:
-        """Return when the clock will show `due`; NEVER without a further sign of life."""
+        """Return the time at which this clock shows `due`; NEVER where it stops before."""
         left = due - self._lived
         return self._seen + left if left <= LIFE_CREDIT_S else NEVER
 
 
 class Timer:
-    """Hold one deadline per handle. They are set in the order in which they are due."""
+    """Holds one deadline for each handle. No deadline is earlier than one set before it."""
 
     def __init__(self) -> None:
         self._due: dict[int, float] = {}
@@ -44,12 +44,12 @@ class Timer:
         return len(self._due)
 
     def set(self, handle: int, due: float) -> None:
-        """Set, or move, the deadline of a handle."""
+        """Set or move the deadline of a handle."""
         self._due[handle] = due
         self._order.append((due, handle))
 
     def cancel(self, handle: int) -> None:
-        """Forget a handle's deadline, if there is one."""
+        """Remove the deadline of a handle, if it has one."""
         self._due.pop(handle, None)
         if not self._due:
             self._order.clear()
@@ -64,7 +64,7 @@ class Timer:
         return NEVER
 
     def expired(self, now: float) -> list[int]:
-        """Take out the handles whose deadline is reached."""
+        """Remove the deadlines that are reached, and return their handles."""
         handles = []
         while self.head() <= now:
             _, handle = self._order.popleft()
@@ -73,6 +73,6 @@ class Timer:
         return handles
 
     def clear(self) -> None:
-        """Forget all."""
+        """Remove all deadlines."""
         self._due.clear()
         self._order.clear()

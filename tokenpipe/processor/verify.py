@@ -1,4 +1,4 @@
-"""Compare what the TP ranks of a DP rank sampled. Never delays the leader's rows."""
+"""Compare the tokens of the TP ranks of a DP rank. It never delays the rows of TP rank 0."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _COMPARED = (StepColumn.HANDLES, StepColumn.COUNTS, StepColumn.TOKENS)
 
 
 class Divergence(NamedTuple):
-    """The first step and handle in which a TP rank's tokens are not the leader's."""
+    """The first step and handle in which a TP rank's tokens differ from those of TP rank 0."""
 
     tp: int
     step: int
@@ -21,7 +21,7 @@ class Divergence(NamedTuple):
 
 
 class Verifier:
-    """Keep the last `window` steps of each TP rank until its counterpart comes."""
+    """Keeps the last `window` steps of each TP rank until they can be compared."""
 
     def __init__(self, tp_size: int, window: int) -> None:
         self._window = window
@@ -29,22 +29,22 @@ class Verifier:
         self._newest: list[StepFrame | None] = [None] * tp_size
         self._reported: set[int] = set()
         self.compared = 0
-        self.skipped = 0  # left the window without a counterpart
+        self.skipped = 0  # steps that left the window before they could be compared
 
     def reset(self) -> None:
-        """Forget all steps: the rank begins a new life."""
+        """Forget all steps, because the rank begins a new incarnation."""
         for steps in self._steps:
             steps.clear()
         self._reported.clear()
 
     def read(self, tp: int, raw: bytes) -> StepFrame:
-        """Return the next frame of a TP rank's lane; FrameError says what is the matter with it."""
+        """Unpack the next frame of a TP rank's lane. Raises FrameError."""
         before, self._newest[tp] = self._newest[tp], None
         frame = self._newest[tp] = StepFrame.unpack(raw, before)
         return frame
 
     def feed(self, frame: StepFrame) -> Iterator[Divergence]:
-        """Add a step and yield what it shows; each TP rank is named once in a rank's life."""
+        """Add a step, and yield differences: at most one for each TP rank in an incarnation."""
         mine = self._steps[frame.tp]
         mine[frame.step] = frame
         others = range(1, len(self._steps)) if frame.tp == 0 else (frame.tp,)
@@ -64,7 +64,7 @@ class Verifier:
 
 
 def first_difference(one: StepFrame, other: StepFrame) -> int | None:
-    """Return the lowest handle whose tokens differ, whatever the order of the rows."""
+    """Return the lowest handle whose tokens differ, or None. The order of rows does not count."""
     if all(one.columns.get(c) == other.columns.get(c) for c in _COMPARED):
         return None
     a, b = _by_handle(one), _by_handle(other)
