@@ -25,7 +25,9 @@ def test_the_newest_handle_is_named_in_its_parts(
     log = AnomalyLog(0, clock)
     handle = make_handle(2, 5, FIRST_GENERATION)
     log.look({"stale": 1, "stale_handle": handle, "park_lost": 4}, clock())
-    assert f"the newest is {handle}: dp 2, slot 5, generation {FIRST_GENERATION}" in caplog.messages[0]
+    assert (
+        f"the newest is {handle}: dp 2, slot 5, generation {FIRST_GENERATION}" in caplog.messages[0]
+    )
     assert "not a handle" not in caplog.messages[0]
     assert caplog.messages[1].endswith("(park_lost)")
 

@@ -1,7 +1,7 @@
-"""Decide what one turn of a processor waits for, and which of its ends it then serves.
+"""Decide what one turn of a processor waits for, and which ends it serves.
 
-Pure: the caller gives the time, waits, reads and sends. An end is whatever takes part in a turn:
-a lane's sender or receiver, or the processor itself, which has deadlines only.
+Pure: the caller passes the time, and waits, reads and sends. An end is anything that takes part in
+turns: the sender or the receiver of a lane, or the processor itself, which only has deadlines.
 """
 
 from __future__ import annotations
@@ -17,27 +17,24 @@ FRAMES_PER_TURN = 32
 PACE_S = 0.002
 """Time between two reads of the workers, where one floods and a client is behind.
 
-16 steps a ms are more than any model makes. A faster worker's tokens reach the client in frames of
-one read each, and not in large heaps.
+It allows 16 steps a ms, more than any model makes. The tokens of a faster worker reach the clients
+in small frames, one for each read.
 """
 LOOK_S = 0.001
-"""How often turns that follow one another without a wait look at the deadlines.
-
-In a flood they also ask the other ends' ports so often.
-"""
+"""How often turns that do not wait look at the deadlines, and in a flood ask the other ends."""
 
 
 class End(Protocol):
-    """Takes part in turns."""
+    """Anything that takes part in turns."""
 
     @property
     def next_deadline(self) -> float:
-        """When it must be served although nothing came; NEVER where there is no such time."""
+        """When to serve it although no message came, or NEVER."""
         ...
 
 
 class Ask(Enum):
-    """Whose ports a turn asks for messages."""
+    """The ends that a turn asks for messages."""
 
     ALL = auto()
     OTHERS = auto()  # all but the workers'
@@ -45,18 +42,19 @@ class Ask(Enum):
 
 
 class Cadence:
-    """Choose when the ends of one processor are served.
+    """Decides when the ends of one processor are served.
 
-    A turn calls `ask`, and asks those ports. Where none has a message it waits for one, for
-    `seconds` at most. Then it serves the ends that `serve` returns, and calls `fed` where workers
-    are among them. It tells `used` which other ends it used: their deadlines may have changed.
+    A turn calls `ask` and asks the ports of those ends. If none has a message, it waits for one, at
+    most `seconds`. Then it serves the ends that `serve` returns, and calls `fed` if workers are
+    among them. It passes other ends that it uses to `used`, because their deadlines may change.
 
-    A worker floods after a turn that could not read all that it had sent. Then one turn follows
-    another without a wait. Where a client is behind, the turns in a flood are paced.
+    A flood begins with a turn that could not read all frames of a worker, and ends with one that
+    could. Turns in a flood do not wait. But while a client is behind, they are paced: they wait
+    until the workers may be read again.
     """
 
     def __init__(self, workers: Iterable[End]) -> None:
-        """`workers` are the ends of the workers' lanes. `used` adds all other ends."""
+        """`workers` are the ends of the workers' lanes. Add all other ends with `used`."""
         self._workers = frozenset(workers)
         self._deadlines = Deadlines[End]()
         self._used: set[End] = set(self._workers)  # their deadlines may have changed
@@ -66,7 +64,7 @@ class Cadence:
         self._look_due = 0.0
 
     def used(self, *ends: End) -> None:
-        """Note that these ends were used, or are new."""
+        """Note that these ends are new, or were used."""
         self._used.update(ends)
 
     def forget(self, end: End) -> None:
@@ -86,9 +84,9 @@ class Cadence:
         self._used.clear()
 
     def ask(self, now: float, timeout_s: float, behind: Callable[[float], bool]) -> Ask:
-        """Begin a turn that may wait for `timeout_s`, and return whom it asks for messages.
+        """Begin a turn that may wait up to `timeout_s`. Return the ends to ask for messages.
 
-        `behind` tells whether a client has much left to read. It is called in a flood only.
+        `behind` returns whether a client has much left to read. It is called only in a flood.
         """
         due = self._flood_due
         self._paced = due is not None and timeout_s > 0.0 and now < due and behind(now)
@@ -99,7 +97,7 @@ class Cadence:
         return Ask.OTHERS if self._paced or now >= self._look_due else Ask.NOBODY
 
     def seconds(self, now: float) -> float:
-        """Return how long to wait where nobody that was asked has a message."""
+        """Return how long to wait if none of the ends that were asked has a message."""
         return max(0.0, min(self._until, self.next_deadline) - now)
 
     def serve(self, now: float, ready: Iterable[End]) -> set[End]:
@@ -111,12 +109,12 @@ class Cadence:
         flood_due, workers = self._flood_due, self._workers
         if flood_due is not None:
             resting = self._paced and now < flood_due
-            # In a flood they are served together: one that is due must not delay the rest.
+            # In a flood, workers are served together. One that is due must not delay the others.
             if not resting or not workers.isdisjoint(served):
                 served |= workers
         self._used |= served
         return served
 
     def fed(self, now: float, full: bool) -> None:
-        """Note that workers were served; `full`: one had as much as a turn may read."""
+        """Note that workers were served. `full`: one of them had as much as a turn may read."""
         self._flood_due = now + PACE_S if full else None

@@ -1,4 +1,4 @@
-"""Keep the earliest of the deadlines of a few members, as they change."""
+"""The earliest of a few deadlines, kept up to date as they change."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ Member = TypeVar("Member")
 
 
 class Deadlines(Generic[Member]):
-    """Hold at most one deadline for each member, in seconds of one clock."""
+    """Holds at most one deadline for each member, in seconds of one clock."""
 
     def __init__(self) -> None:
         self._due: dict[Member, float] = {}
         self._earliest = NEVER
-        self._stale = False  # the member that had the earliest deadline has a later one, or none
+        self._stale = False  # the earliest deadline was removed or moved to a later time
 
     def set(self, member: Member, due: float) -> None:
         """Set or move the deadline of a member; NEVER removes it."""
@@ -33,7 +33,7 @@ class Deadlines(Generic[Member]):
 
     @property
     def earliest(self) -> float:
-        """The earliest deadline; NEVER where no member has one."""
+        """The earliest deadline, or NEVER."""
         if self._stale:
             self._earliest = min(self._due.values(), default=NEVER)
             self._stale = False

@@ -1,4 +1,4 @@
-"""Wait on the ports of a processor, and find the ends that have a message."""
+"""Find the ends of a processor that have a message, and wait for one where none has."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from .cadence import Ask, End
 
 
 class Listener:
-    """The ports of the ends that take part in a processor's turns."""
+    """Knows the ports of all ends that take part in a processor's turns."""
 
     def __init__(self) -> None:
         self._all = Waiter()
@@ -18,22 +18,22 @@ class Listener:
         self._ends: dict[Port, End] = {}
 
     def add(self, port: Port, end: End, *, worker: bool = False) -> None:
-        """Wait on the port of this end too."""
+        """Add the port of an end."""
         self._ends[port] = end
         self._all.add(port)
         if not worker:
             self._others.add(port)
 
     def remove(self, port: Port) -> None:
-        """Forget a port of an end that is not a worker's; before it is closed."""
+        """Remove the port of an end that is not a worker's. Call it before the port is closed."""
         del self._ends[port]
         self._all.remove(port)
         self._others.remove(port)
 
     def ready(self, ask: Ask, timeout_s: Callable[[], float]) -> list[End]:
-        """Return the ends that have a message, of those to ask.
+        """Return those ends that have a message.
 
-        Where none has one it waits for the first, as long as `timeout_s` then says.
+        Where none of those asked has one, wait up to `timeout_s()` for the first.
         """
         if ask is Ask.NOBODY:
             return []
@@ -41,6 +41,6 @@ class Listener:
         return [self._ends[port] for port in waiter.ready(timeout_s)]
 
     def close(self) -> None:
-        """Give the descriptors back; the ports stay open."""
+        """Close the descriptors. The ports stay open."""
         self._all.close()
         self._others.close()

@@ -1,7 +1,7 @@
 """Run one processor on its lanes, a turn at a time.
 
-The same service runs as a process of its own (`__main__`) and inside the engine's process. It reads
-and sends on the lanes; what the rows mean is decided in `core`, and when to do what in `cadence`.
+The same service runs in a process of its own (`__main__`) or inside the engine's process. It reads
+and sends on the lanes. `core` decides what the rows mean, and `cadence` when to read and send.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ from .rank_lanes import RankLanes
 
 _log = logging.getLogger(__name__)
 
-CONTROL_BYTES = 1 << 26  # commands or reports that the other side has not applied
-MESSAGES_PER_FRAME = 64  # each may carry all ids of a long output
+CONTROL_BYTES = 1 << 26  # bound of the commands, and of the reports, that are not acknowledged
+MESSAGES_PER_FRAME = 64  # one message may hold all token ids of a long output
 
 
 class ProcessorService:
-    """A processor with its lanes: worker rows and commands in, client output and reports out."""
+    """A processor with its lanes: rows and commands in, output and reports out."""
 
     def __init__(
         self,
@@ -44,7 +44,7 @@ class ProcessorService:
         incarnation: int,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """Bind the worker lanes of processor `index`; `commands` and `reports` are handed in."""
+        """Bind the worker lanes of processor `index`. `commands` and `reports` are open lanes."""
         self.index = index
         self.incarnation = incarnation
         self.stopping = False
@@ -70,13 +70,13 @@ class ProcessorService:
         self._listener.add(reports.port, reports)
 
     def turn(self, timeout_s: float) -> bool:
-        """Wait for something to do and do it; False when nothing came within `timeout_s`."""
+        """Wait up to `timeout_s` for messages, and do what is due. Return whether any came."""
         cadence, clock = self._cadence, self._clock
         ask = cadence.ask(clock(), timeout_s, self._behind)
         ready = self._listener.ready(ask, lambda: cadence.seconds(clock()))
         now = clock()
         served = cadence.serve(now, ready)
-        self._read_commands(served, now)  # first: rows of a bound request need not be parked
+        self._read_commands(served, now)  # first, so that rows of a new binding are not parked
         ranks = self._read_workers(served, now)
         self._tick(served, now)
         self._flush(served)
@@ -87,7 +87,7 @@ class ProcessorService:
 
     @property
     def ports(self) -> list[Port]:
-        """What to wait on where the service runs inside another loop; each turn asks all others."""
+        """The ports that an outer loop waits on. It leaves out clients; each turn asks theirs."""
         workers = [lane.port for rank in self._ranks for lane in rank.lanes]
         return [*workers, self._commands.port, self._reports.port]
 
@@ -142,7 +142,7 @@ class ProcessorService:
                     raise FrameError(f"{item} are lost for good")
                 messages = unpack_control(item)[1]
             except FrameError as error:
-                # Without a bind or an abort a request would hang; a new processor starts clean.
+                # A lost bind or abort would leave a request waiting. A new processor starts clean.
                 raise LaneError(f"processor {self.index}: commands: {error}") from error
             for message in messages:
                 self._command(message, now)
@@ -159,7 +159,7 @@ class ProcessorService:
     def _open_client(self, message: OpenClient) -> None:
         known = self._clients.get(message.client)
         if known is not None and known.client_incarnation == message.incarnation:
-            return  # said twice; a second lane from us would begin at 1 again
+            return  # it is open; a second lane would number its frames from 1 again
         self._close_client(message.client)
         client = OutputSender(self._instance, self._topology, self.index, message, self._clock)
         self._clients[message.client] = client
@@ -174,7 +174,7 @@ class ProcessorService:
             client.close(0.0)
 
     def close(self, timeout_s: float) -> None:
-        """Hand out what is left within `timeout_s`, then close every lane."""
+        """Send remaining output and reports within `timeout_s`, then close all lanes."""
         deadline = self._clock() + timeout_s
         while self._clock() < deadline and (
             self._unreported or any(c.pending(self.processor) for c in self._clients.values())
