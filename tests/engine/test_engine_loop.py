@@ -57,6 +57,21 @@ def test_a_turn_waits_reads_and_sends_what_follows() -> None:
     assert sum(len(lane.plans) for lane in lanes.values()) == 1  # a worker runs on by itself
 
 
+def test_what_a_turn_read_is_told_before_anything_is_sent() -> None:
+    """So a host knows what a new rank accepts before the rank gets a request."""
+    pipe, lanes = Pipe(2), {0: Lane(), 1: Lane()}
+    told: list[tuple[int, int]] = []
+
+    def on_events(events: list[Event]) -> None:
+        told.append((len(events), sum(len(lane.plans) for lane in lanes.values())))
+
+    loop = EngineLoop(pipe, lanes, Scheduler(pipe, lanes, slots=4), on_events=on_events)
+    pipe.submit(1, 10)
+    loop.turn(0.5)
+    loop.take_events(0.5)
+    assert told == [(3, 0)] and sum(len(lane.plans) for lane in lanes.values()) == 1
+
+
 def test_take_events_sends_nothing() -> None:
     pipe, lanes, loop = made()
     pipe.submit(1, 10)

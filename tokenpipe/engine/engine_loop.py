@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from tokenpipe.events import Event
 
@@ -30,13 +30,18 @@ class EngineLoop:
         *,
         lockstep: bool = False,
         grant: int = GRANT,
+        on_events: Callable[[list[Event]], object] = lambda events: None,
     ) -> None:
-        """`lanes` has the step lane of each DP rank."""
+        """`lanes` has the step lane of each DP rank.
+
+        `turn` calls `on_events` with the events that it read, before anything is sent.
+        """
         self._pipe = pipe
         self._lanes = lanes
         self._scheduler = scheduler
         self._lockstep = lockstep
         self._grant = grant
+        self._on_events = on_events
 
     def turn(self, timeout_s: float) -> list[Event]:
         """Wait for events at most `timeout_s`, handle them, send what follows; return the events.
@@ -45,12 +50,13 @@ class EngineLoop:
         event tells.
         """
         scheduler = self._scheduler
+        if self._lockstep and not scheduler.idle:
+            timeout_s = min(timeout_s, LOCKSTEP_WAIT_S)
+        events = self.take_events(timeout_s)
+        self._on_events(events)
         if not self._lockstep:
-            events = self.take_events(timeout_s)
             scheduler.schedule()
-            return events
-        events = self.take_events(timeout_s if scheduler.idle else min(timeout_s, LOCKSTEP_WAIT_S))
-        if not (scheduler.idle or self._unread()):
+        elif not (scheduler.idle or self._unread()):
             scheduler.schedule(self._grant)
         return events
 

@@ -68,7 +68,9 @@ class EngineHost:
             max_queued=topology.max_queued_requests,
         )
         lockstep = topology.tensor_parallel_size > 1
-        self._loop = EngineLoop(self.pipe, lanes, self.scheduler, lockstep=lockstep)
+        self._loop = EngineLoop(
+            self.pipe, lanes, self.scheduler, lockstep=lockstep, on_events=self._note
+        )
         self.pipe.watch(self._workers.fileno())
 
     @property
@@ -141,7 +143,7 @@ class EngineHost:
     # --- a turn ---
 
     def _turn(self, timeout_s: float) -> None:
-        self._note(self._loop.turn(timeout_s))
+        self._loop.turn(timeout_s)
         self._notifier.watchdog()
 
     def _note(self, events: Iterable[Event]) -> None:
