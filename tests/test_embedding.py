@@ -10,7 +10,7 @@ from typing import get_args
 
 import pytest
 
-from tokenpipe import Publisher, Request, RowAnnex, StepBind, StepLogprobs, StepPlan
+from tokenpipe import Publisher, Request, RowExtras, StepBind, StepLogprobs, StepPlan
 from tokenpipe.events import Event
 
 PAGE = (Path(__file__).parents[1] / "docs" / "embedding.md").read_text()
@@ -34,7 +34,7 @@ def test_the_events_and_their_fields() -> None:
         ("| field | meaning |", Request),
         ("| field of a `StepPlan` |", StepPlan),
         ("| field of a `StepBind` |", StepBind),
-        ("| of a `RowAnnex` |", RowAnnex),
+        ("| of a `RowExtras` |", RowExtras),
     ],
 )
 def test_the_fields_of_what_one_handles(head: str, of: type) -> None:

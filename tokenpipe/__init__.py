@@ -41,7 +41,7 @@ from tokenpipe.events import (
     Rescheduled,
     Submitted,
 )
-from tokenpipe.extras import PromptLogprobs, RowAnnex
+from tokenpipe.extras import PromptLogprobs, RowExtras
 from tokenpipe.instance import ModelCard
 from tokenpipe.pipeline import Pipeline
 from tokenpipe.runners import (
@@ -59,7 +59,7 @@ from tokenpipe.topology import Topology
 from tokenpipe.types import (
     ErrorCode,
     FinishReason,
-    OutputAnnex,
+    OutputExtras,
     Request,
     RequestOutput,
     RequestOutputKind,
@@ -71,7 +71,7 @@ from tokenpipe.types import (
     make_handle,
     split_handle,
 )
-from tokenpipe.wire import AnnexReader, OutputFrame, StepBind, StepPlan
+from tokenpipe.wire import ExtrasReader, OutputFrame, StepBind, StepPlan
 from tokenpipe.worker import Publisher, StepLane, StepLaneReader, StepLogprobs
 
 __version__ = "0.1.0"  # and in pyproject.toml
@@ -79,7 +79,6 @@ __version__ = "0.1.0"  # and in pyproject.toml
 __all__ = [
     "AbortRequested",
     "Aborted",
-    "AnnexReader",
     "AsyncClient",
     "CPUModelRunner",
     "Client",
@@ -87,6 +86,7 @@ __all__ = [
     "ConfigError",
     "ErrorCode",
     "Event",
+    "ExtrasReader",
     "FieldError",
     "FinishReason",
     "Finished",
@@ -104,7 +104,7 @@ __all__ = [
     "Model",
     "ModelCard",
     "ModelRunner",
-    "OutputAnnex",
+    "OutputExtras",
     "OutputFrame",
     "Pipeline",
     "PrefillDone",
@@ -123,8 +123,8 @@ __all__ = [
     "RescheduleReason",
     "Rescheduled",
     "Row",
-    "RowAnnex",
     "RowError",
+    "RowExtras",
     "RowStatus",
     "RowsFailed",
     "RunnerFailed",

@@ -7,7 +7,7 @@ from typing import Any, Protocol, TypeAlias
 from numpy.typing import NDArray
 from typing_extensions import Buffer, Self
 
-from tokenpipe.types import OutputAnnex, RequestOutput
+from tokenpipe.types import OutputExtras, RequestOutput
 
 # numpy's own stubs call an array a Buffer from Python 3.12 on.
 _Array: TypeAlias = Buffer | NDArray[Any]
@@ -299,7 +299,7 @@ class StepPacker:
 # --- the client's inbox -------------------------------------------------------------------------
 
 class _ExtrasReader(Protocol):
-    def take(self, data: bytes, begin: int, end: int, last: bool, /) -> OutputAnnex | None: ...
+    def take(self, data: bytes, begin: int, end: int, last: bool, /) -> OutputExtras | None: ...
     def usage(self, output_tokens: int, cached: int, /) -> tuple[int, int | None]: ...
 
 class Inbox:

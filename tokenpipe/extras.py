@@ -23,7 +23,7 @@ class PromptLogprobs(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class RowAnnex:
+class RowExtras:
     """What a worker gives beside the tokens of one row; every part may be absent.
 
     What is said per token has at most as many entries as the row has tokens, the first first. A
@@ -41,7 +41,7 @@ class RowAnnex:
         reasoning_tokens: how many tokens of the request's output are reasoning, as far as is
             known; more than there are means that it still reasons. The latest word counts.
         cached_tokens: how many tokens of the prompt a cache had; counts before what `bind` said.
-        extra: whatever the engine wants to tell its client.
+        custom: whatever the engine wants to tell its client.
         error: why the row's status is ERROR or REFUSED, for the request's final output. With
             `error_field` at most 1,024 bytes of UTF-8; the rest is cut off.
         error_field: name of the request's field that is to blame, at most 255 bytes of UTF-8; a
@@ -55,6 +55,6 @@ class RowAnnex:
     draft_logprobs: tuple[Any, Any, Any] | None = None
     reasoning_tokens: int | None = None
     cached_tokens: int | None = None
-    extra: bytes = b""
+    custom: bytes = b""
     error: str = ""
     error_field: str = ""

@@ -244,7 +244,7 @@ class TokenLogprobs:
 
 
 @dataclass(slots=True)
-class OutputAnnex:
+class OutputExtras:
     """What came beside the tokens of one `RequestOutput`; None is what did not come.
 
     A logprob that is NaN arrives as None, an infinite one as it is; `pooled` is an array and keeps
@@ -256,10 +256,10 @@ class OutputAnnex:
     sampling_masks: list[NDArray[np.int32] | None] | None = None
     draft_token_ids: list[int | None] | None = None
     draft_logprobs: list[TokenLogprobs | None] | None = None
-    extras: list[tuple[int, bytes]] | None = None
+    custom: list[tuple[int, bytes]] | None = None
 
 
-_NO_ANNEX = OutputAnnex()
+_NO_EXTRAS = OutputExtras()
 
 
 @dataclass(slots=True)
@@ -281,7 +281,7 @@ class RequestOutput:
     logprobs: list[TokenLogprobs] | None = None  # one per token where asked for
     usage: Usage | None = None  # with the last output only
     text: str = ""  # "" where no text is made
-    annex: OutputAnnex | None = None  # what came beside the tokens; the properties below read it
+    extras: OutputExtras | None = None  # what came beside the tokens; the properties below read it
 
     @property
     def finished(self) -> bool:
@@ -294,32 +294,32 @@ class RequestOutput:
 
         They come with the first tokens; a later output has those of later prompt tokens only.
         """
-        return (self.annex or _NO_ANNEX).prompt_logprobs
+        return (self.extras or _NO_EXTRAS).prompt_logprobs
 
     @property
     def pooled(self) -> NDArray[np.float32] | None:
         """Pooled output, float32 in the shape that the worker gave it; read-only."""
-        return (self.annex or _NO_ANNEX).pooled
+        return (self.extras or _NO_EXTRAS).pooled
 
     @property
     def sampling_masks(self) -> list[NDArray[np.int32] | None] | None:
         """For each of `token_ids` the ids that could have been sampled, int32 [ids], or None."""
-        return (self.annex or _NO_ANNEX).sampling_masks
+        return (self.extras or _NO_EXTRAS).sampling_masks
 
     @property
     def draft_token_ids(self) -> list[int | None] | None:
         """For each of `token_ids` what was proposed in its place, or None."""
-        return (self.annex or _NO_ANNEX).draft_token_ids
+        return (self.extras or _NO_EXTRAS).draft_token_ids
 
     @property
     def draft_logprobs(self) -> list[TokenLogprobs | None] | None:
         """For each of `token_ids` the logprobs of what was proposed in its place, or None."""
-        return (self.annex or _NO_ANNEX).draft_logprobs
+        return (self.extras or _NO_EXTRAS).draft_logprobs
 
     @property
-    def extras(self) -> list[tuple[int, bytes]] | None:
-        """(output tokens before its row, bytes) of each `RowAnnex.extra`, in order."""
-        return (self.annex or _NO_ANNEX).extras
+    def custom(self) -> list[tuple[int, bytes]] | None:
+        """(output tokens before its row, bytes) of each `RowExtras.custom`, in order."""
+        return (self.extras or _NO_EXTRAS).custom
 
 
 class RescheduleReason(str, Enum):

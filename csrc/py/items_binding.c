@@ -5,7 +5,7 @@
 
 static const char *const output_fields[TP_OUTPUT_FIELDS] = {
     "request_id", "index",       "offset",   "token_ids", "finish_reason", "stop_reason", "error",
-    "error_code", "error_field", "logprobs", "usage",     "text",          "annex",
+    "error_code", "error_field", "logprobs", "usage",     "text",          "extras",
 };
 static const char *const logprobs_fields[TP_LOGPROBS_FIELDS] = {"token_ids", "logprobs", "rank"};
 

@@ -23,8 +23,8 @@ class Row:
     error_field: str = ""  # behind `error` in the row's bytes
     text: str = ""
     text_offset: int = 0
-    annex: bytes = b""
-    annex_offset: int = 0
+    extras: bytes = b""
+    extras_offset: int = 0
     logprobs: list[tuple[list[int], list[float], int]] | None = None
 
 
@@ -60,10 +60,10 @@ def output_frame(
         columns[13] = array("I", [len(text) for text in texts]).tobytes()
         columns[14] = b"".join(texts)
         columns[15] = array("I", [row.text_offset for row in rows]).tobytes()
-    if any(row.annex for row in rows):
-        columns[18] = array("I", [len(row.annex) for row in rows]).tobytes()
-        columns[19] = b"".join(row.annex for row in rows)
-        columns[20] = array("Q", [row.annex_offset for row in rows]).tobytes()
+    if any(row.extras for row in rows):
+        columns[18] = array("I", [len(row.extras) for row in rows]).tobytes()
+        columns[19] = b"".join(row.extras for row in rows)
+        columns[20] = array("Q", [row.extras_offset for row in rows]).tobytes()
     columns = {column: raw for column, raw in columns.items() if raw or column <= 2}
     header = (*lane, seq, 0, 0, len(rows), len(tokens), int(made_s * 1e9))
     return _core.pack_output(header, columns)

@@ -1,5 +1,5 @@
 """Laws 3 and 4 for all that a user reads: however a request's tokens are split into rows, flushes,
-bindings and outputs, and however often frames come again, its text, ids, logprobs, annexes, usage
+bindings and outputs, and however often frames come again, its text, ids, logprobs, extras, usage
 and end are those of the plain sequence.
 """
 
@@ -20,17 +20,17 @@ from tests.processor.test_text import BYTES, EOS, STOPS, text_of, text_rig
 from tests.processor.text_model import expected
 from tokenpipe._core import Stream
 from tokenpipe.client import ClientCore
-from tokenpipe.extras import RowAnnex
+from tokenpipe.extras import RowExtras
 from tokenpipe.types import (
     FINISH_CODES,
-    OutputAnnex,
+    OutputExtras,
     RequestOutput,
     RequestOutputKind,
     RowStatus,
     SamplingParams,
     Usage,
 )
-from tokenpipe.wire import HandleFinished, HandleRescheduled, Preempt, pack_annex
+from tokenpipe.wire import HandleFinished, HandleRescheduled, Preempt, pack_extras
 
 PROMPT, CACHED, REASONING = (1, 2, 3), 2, 5
 TOKENS = st.lists(
@@ -65,8 +65,8 @@ class Reader:
         """Return all outputs as one."""
         if self.kind != RequestOutputKind.DELTA:
             return self.outputs[-1]
-        annex = OutputAnnex()
-        made = RequestOutput("", 0, 0, [], annex=annex)
+        extras = OutputExtras()
+        made = RequestOutput("", 0, 0, [], extras=extras)
         columns = {"sampling_masks": [], "draft_token_ids": [], "draft_logprobs": []}  # type: ignore[var-annotated]
         for out in self.outputs:
             assert out.offset == len(made.token_ids)
@@ -75,10 +75,10 @@ class Reader:
             made.logprobs = (made.logprobs or []) + (out.logprobs or [])
             for name, column in columns.items():
                 column += getattr(out, name) or [None] * len(out.token_ids)
-            annex.prompt_logprobs = (annex.prompt_logprobs or []) + (out.prompt_logprobs or [])
-            annex.extras = (annex.extras or []) + (out.extras or [])
+            extras.prompt_logprobs = (extras.prompt_logprobs or []) + (out.prompt_logprobs or [])
+            extras.custom = (extras.custom or []) + (out.custom or [])
         for name, column in columns.items():
-            setattr(annex, name, column)
+            setattr(extras, name, column)
         return made
 
 
@@ -129,20 +129,20 @@ def test_all_that_a_user_reads(
     fields = {"max_tokens": params.max_tokens, "min_tokens": low, "stop_token_ids": stop_ids}
     fields |= {"stream_interval": interval, "cached_tokens": CACHED, **text_of(stop)}
 
-    def bind(slot: int, ids: Sequence[int] = (), annex_offset: int = 0) -> int:
+    def bind(slot: int, ids: Sequence[int] = (), extras_offset: int = 0) -> int:
         """Bind it, and run its prefill: in two chunks, that come again with each binding."""
         made = rig.bind(
             stream.key,
             slot=slot,
             dp=slot % 2,
             output_token_ids=tuple(ids),
-            annex_offset=annex_offset,
+            extras_offset=extras_offset,
             **fields,  # type: ignore[arg-type]
         )
         for at in (0, 1):
-            chunk = beside.row_annex((), prompt=1, at=at + 1)
-            chunk = RowAnnex(chunk.prompt_logprobs, reasoning_tokens=REASONING)
-            rig.feed(Row(made, (), annex=pack_annex(chunk, 0)), dp=slot % 2)
+            chunk = beside.row_extras((), prompt=1, at=at + 1)
+            chunk = RowExtras(chunk.prompt_logprobs, reasoning_tokens=REASONING)
+            rig.feed(Row(made, (), extras=pack_extras(chunk, 0)), dp=slot % 2)
         return made
 
     def flush(times: int) -> None:
@@ -153,13 +153,13 @@ def test_all_that_a_user_reads(
 
     handle, slot = bind(0), 0
     carried: list[bool] = []
-    extras: list[tuple[int, bytes]] = []
+    custom: list[tuple[int, bytes]] = []
     edges = [0, *sorted(min(c, len(tokens)) for c in cuts), len(tokens)]
     for i, (a, b) in enumerate(pairwise(edges)):
-        annex = beside.packed(tokens[a:b], bytes([i])) if carries[i] and a < b else b""
-        carried += [bool(annex)] * (b - a)
-        extras += [(a, bytes([i]))] if annex else []
-        rig.feed(Row(handle, tokens[a:b], k=k, annex=annex), dp=slot % 2)
+        extras = beside.packed(tokens[a:b], bytes([i])) if carries[i] and a < b else b""
+        carried += [bool(extras)] * (b - a)
+        custom += [(a, bytes([i]))] if extras else []
+        rig.feed(Row(handle, tokens[a:b], k=k, extras=extras), dp=slot % 2)
         flush(flushes[i])
         if takes[i] >= 0:
             reader.take(takes[i])
@@ -173,7 +173,7 @@ def test_all_that_a_user_reads(
                 break
             assert isinstance(outcome, HandleRescheduled)
             slot += 1
-            handle = bind(slot, outcome.output_token_ids, outcome.annex_offset)
+            handle = bind(slot, outcome.output_token_ids, outcome.extras_offset)
     while rig.processor.dirty_clients():
         flush(1)
     ends = (*stop_ids, *EOS)
@@ -189,7 +189,7 @@ def test_all_that_a_user_reads(
     assert last.usage == Usage(len(PROMPT), len(ids), CACHED, min(REASONING, len(ids)))
     scores = [(list(e.token_ids), list(e.logprobs), e.rank) for e in got.logprobs or []]
     assert scores == ([logprob_of(t, k) for t in ids] if k >= 0 else [])
-    assert got.annex is not None
-    beside.check(got.annex, ids, carried[: len(ids)])
+    assert got.extras is not None
+    beside.check(got.extras, ids, carried[: len(ids)])
     assert got.prompt_logprobs == beside.prompt_of(3)
-    assert (got.extras or []) == [extra for extra in extras if extra[0] < len(ids)]
+    assert (got.custom or []) == [entry for entry in custom if entry[0] < len(ids)]

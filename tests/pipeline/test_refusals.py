@@ -16,7 +16,7 @@ from tokenpipe import (
     Pipeline,
     Request,
     RequestOutput,
-    RowAnnex,
+    RowExtras,
     RowStatus,
     SamplingParams,
     Submitted,
@@ -52,9 +52,9 @@ def the_end_of(served: Served, asking: Asking) -> RequestOutput:
 def test_a_refused_row_reaches_engine_and_client_with_its_field(served: Served) -> None:
     asking, request = ask(served)
     handle = served.bind(request, 0)
-    extras = {0: RowAnnex(error=TEXT, error_field=FIELD)}
+    extras = {0: RowExtras(error=TEXT, error_field=FIELD)}
     served.pub.publish(
-        1, [handle], [], counts=[0], status=[RowStatus.REFUSED], drained=[handle], annexes=extras
+        1, [handle], [], counts=[0], status=[RowStatus.REFUSED], drained=[handle], extras=extras
     )
     finished = served.until(Finished)
     assert finished == Finished(

@@ -25,8 +25,8 @@ class Request:
     text: bool = False
     stop: tuple[str, ...] = ()
     interval: int = 1
-    annexed: bool = False  # every row of it carries an annex
-    annex_offset: int = 0  # as the scheduler knows it
+    with_extras: bool = False  # every row of it carries extras
+    extras_offset: int = 0  # as the scheduler knows it
     aborted: bool = False
     output: tuple[int, ...] = ()  # as the scheduler knows it
     failed_at: set[int] = field(default_factory=set)  # offsets at which a bad row was written
@@ -100,10 +100,10 @@ class Worker:
         if drained:
             del self.running[handle]
         status = RowStatus.DRAINED if drained else RowStatus.OK
-        annex = b""
-        if r.request.annexed:  # the first row of a binding brings its prompt's logprobs
-            annex = beside.packed(tokens, prompt=0 if first else 3, at=1)
-        return Row(handle, tokens, status, position=first, k=r.request.k, annex=annex)
+        extras = b""
+        if r.request.with_extras:  # the first row of a binding brings its prompt's logprobs
+            extras = beside.packed(tokens, prompt=0 if first else 3, at=1)
+        return Row(handle, tokens, status, position=first, k=r.request.k, extras=extras)
 
     def bad_row(self, handle: int, kind: int) -> Row:
         """Write a row that ends its request with an error."""

@@ -35,7 +35,7 @@ class Row:
     status: int = RowStatus.OK
     position: int | None = None
     k: int = -1  # logprobs of a token are made up from it, see logprob_of
-    annex: bytes = b""
+    extras: bytes = b""
 
 
 def logprob_of(token: int, k: int) -> tuple[list[int], list[float], int]:
@@ -60,7 +60,7 @@ class Stream:
     error_code: int = 0
     error_field: str = ""
     text: bytes = b""
-    annex: bytes = b""
+    extras: bytes = b""
 
 
 class Client:
@@ -73,7 +73,7 @@ class Client:
     def apply(self, frame: bytes) -> None:
         f = OutputFrame.unpack(frame)
         token = entry = scored = letter = 0
-        annexes = f.extras
+        extras = f.extras
         for i in range(f.rows):
             key, n, k = int(f.keys[i]), int(f.counts[i]), int(f.lp_k[i])
             stream = self.streams.setdefault(key, Stream())
@@ -102,9 +102,9 @@ class Client:
                 stream.text += f.text_bytes[letter : letter + size]
                 stream.text.decode()  # whole characters
             letter += size
-            if annexes[i]:
-                assert int(f.extras_offset[i]) == len(stream.annex)
-                stream.annex += annexes[i]
+            if extras[i]:
+                assert int(f.extras_offset[i]) == len(stream.extras)
+                stream.extras += extras[i]
         assert letter == len(f.text_bytes)
         assert (token, entry, scored) == (f.tokens_total, len(f.lp_ids), len(f.lp_ranks))
 
@@ -185,8 +185,8 @@ class Rig:
             7: np.array([i for ids, _, _ in scored for i in ids], np.int32),
             8: np.array([v for _, values, _ in scored for v in values], np.float32),
             9: np.array([rank for _, _, rank in scored], np.int32),
-            10: np.array([len(row.annex) for row in rows], np.uint32),
-            11: np.frombuffer(b"".join(row.annex for row in rows), np.uint8),
+            10: np.array([len(row.extras) for row in rows], np.uint32),
+            11: np.frombuffer(b"".join(row.extras for row in rows), np.uint8),
         }
         header = (*LANE, dp, tp, step, len(rows), len(tokens), int(self.now * 1e9) + step)
         return _core.pack_step(header, {c: a for c, a in columns.items() if a.size})

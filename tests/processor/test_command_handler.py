@@ -87,9 +87,9 @@ def test_gone_clients_output_is_dropped_and_frees_held_outcomes() -> None:
 def test_a_bind_to_what_there_is_not_is_refused_and_counted() -> None:
     rig = Rig(ranks=1)
     for handle in (make_handle(3, 0, 1), make_handle(0, 77, 1)):  # no such rank, no such slot
-        rig.command(Bind(handle, 1, 9, 0, 5, output_token_ids=(4,), annex_offset=6))
+        rig.command(Bind(handle, 1, 9, 0, 5, output_token_ids=(4,), extras_offset=6))
         assert rig.reports() == [
-            HandleRescheduled(handle, "rank_lost", (4,), annex_offset=6),
+            HandleRescheduled(handle, "rank_lost", (4,), extras_offset=6),
             HandleReleased(handle, "rank_lost"),
         ]
     assert rig.processor.counters["bad_commands"] == 2

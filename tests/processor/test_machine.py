@@ -75,7 +75,7 @@ class Engine(RuleBasedStateMachine):
         k=st.sampled_from([-1, -1, 0, 2]),
         stop=st.one_of(st.none(), st.lists(st.sampled_from(STRINGS), max_size=2)),
         interval=st.sampled_from([1, 1, 3]),
-        annexed=st.booleans(),
+        with_extras=st.booleans(),
     )
     def submit(
         self,
@@ -87,11 +87,11 @@ class Engine(RuleBasedStateMachine):
         k: int,
         stop: list[str] | None = None,
         interval: int = 1,
-        annexed: bool = True,
+        with_extras: bool = True,
     ) -> None:
         """Submit requests; with a list of stop strings they have text."""
         low = min(min_tokens, max_tokens)
-        about = (stop is not None, tuple(stop or ()), interval, annexed)
+        about = (stop is not None, tuple(stop or ()), interval, with_extras)
         for _ in range(count):
             key = len(self.requests)
             made = Request(key, max_tokens, low, ignore_eos, tuple(stops), k, *about)
@@ -119,7 +119,7 @@ class Engine(RuleBasedStateMachine):
                 request.stop_token_ids,
                 request.output,
                 stream_interval=request.interval,
-                annex_offset=request.annex_offset,
+                extras_offset=request.extras_offset,
                 text=request.text,
                 stop=request.stop,
             )
@@ -168,8 +168,8 @@ class Engine(RuleBasedStateMachine):
             if request.text:
                 so_far = request.expected_text(len(ids)).text
                 assert self.stream(request).text.decode() == so_far
-            assert report.annex_offset == len(self.stream(request).annex), "not flushed up to it"
-            request.output, request.annex_offset = ids, report.annex_offset
+            assert report.extras_offset == len(self.stream(request).extras), "not flushed up to it"
+            request.output, request.extras_offset = ids, report.extras_offset
             self.waiting.append(request)
         else:
             if isinstance(report, HandleAborted):
@@ -285,11 +285,11 @@ class Engine(RuleBasedStateMachine):
                     assert (got.text.decode(), got.stop_string) == (whole.text, whole.stop_string)
             else:
                 assert not got.text
-            annex = beside.read(got.annex, len(got.tokens), bool(got.finish))
-            beside.check(annex, got.tokens, [request.annexed] * len(got.tokens))
-            prompt = beside.prompt_of(4) if request.annexed and got.tokens else None
+            extras = beside.read(got.extras, len(got.tokens), bool(got.finish))
+            beside.check(extras, got.tokens, [request.with_extras] * len(got.tokens))
+            prompt = beside.prompt_of(4) if request.with_extras and got.tokens else None
             cut = got.finish in (ABORT, ERROR) and not got.tokens  # may end before its first row
-            assert annex.prompt_logprobs == prompt or (cut and request.annexed)
+            assert extras.prompt_logprobs == prompt or (cut and request.with_extras)
             if got.finish in (1, 2):
                 assert (got.tokens, got.finish, got.stop_reason) == (ids, finish, reason)
             elif got.finish == ERROR:

@@ -62,17 +62,17 @@ def test_result_is_that_of_the_plain_sequence(
     pending: list[Row] = []
     sent_ks: list[int] = []
     carried: list[bool] = []
-    extras: list[tuple[int, bytes]] = []
+    custom: list[tuple[int, bytes]] = []
     bound = False
     for i, (a, b) in enumerate(pairwise(edges)):
         if i >= bind_at and not bound:
             bind()
             bound = True
-        annex = beside.packed(tokens[a:b], bytes([i])) if carries[i] else b""
-        pending.append(Row(handle, tokens[a:b], k=ks[i], annex=annex))
+        extras = beside.packed(tokens[a:b], bytes([i])) if carries[i] else b""
+        pending.append(Row(handle, tokens[a:b], k=ks[i], extras=extras))
         sent_ks += [ks[i]] * (b - a)
         carried += [carries[i]] * (b - a)
-        extras += [(a, bytes([i]))] if carries[i] else []
+        custom += [(a, bytes([i]))] if carries[i] else []
         if not same_frame[i]:
             rig.feed(*pending)
             pending = []
@@ -88,9 +88,9 @@ def test_result_is_that_of_the_plain_sequence(
     got = rig.stream(9)
     assert (got.tokens, got.finish, got.stop_reason) == (ids, finish, reason)
     assert got.ks == sent_ks[: len(ids)]
-    read = beside.read(got.annex, len(ids), bool(finish))
+    read = beside.read(got.extras, len(ids), bool(finish))
     beside.check(read, ids, carried[: len(ids)])
-    assert (read.extras or []) == [extra for extra in extras if extra[0] < len(ids)]
+    assert (read.custom or []) == [entry for entry in custom if entry[0] < len(ids)]
     reported = [HandleFinished(handle, finish, reason, len(ids))] if finish else []
     assert rig.reports() == reported
 
@@ -111,10 +111,10 @@ def test_a_preemption_at_any_step_changes_nothing(
     ids, finish, reason = expected(tokens, max_tokens)
     slots = [(0, 0), (3, 0), (1, 1)]
     have: tuple[int, ...] = ()
-    annexed = 0
+    with_extras = 0
 
     def row_of(handle: int, row: list[int]) -> Row:
-        return Row(handle, row, annex=beside.packed(row))
+        return Row(handle, row, extras=beside.packed(row))
 
     for dp, slot in ((dp, slot) for slot, dp in slots):
         rest = tokens[len(have) :]
@@ -125,29 +125,29 @@ def test_a_preemption_at_any_step_changes_nothing(
             dp=dp,
             max_tokens=max_tokens,
             output_token_ids=have,
-            annex_offset=annexed,
+            extras_offset=with_extras,
         )
-        rig.feed(Row(handle, (), annex=beside.packed((), prompt=4, at=1)), dp=dp)
+        rig.feed(Row(handle, (), extras=beside.packed((), prompt=4, at=1)), dp=dp)
         for row in rows[:preempt_at]:
             rig.feed(row_of(handle, row), dp=dp)
         rig.command(Preempt(handle))
         for row in rows[preempt_at : preempt_at + depth]:
             rig.feed(row_of(handle, row), dp=dp)
-        rig.feed(Row(handle, (), RowStatus.DRAINED, annex=b"forgotten"), dp=dp)
+        rig.feed(Row(handle, (), RowStatus.DRAINED, extras=b"forgotten"), dp=dp)
         (outcome,) = rig.ended()
         if isinstance(outcome, HandleFinished):
             assert outcome == HandleFinished(handle, finish, reason, len(ids))
             break
         assert isinstance(outcome, HandleRescheduled)
-        have, annexed = outcome.output_token_ids, outcome.annex_offset
-        assert annexed == len(rig.stream(9).annex)
+        have, with_extras = outcome.output_token_ids, outcome.extras_offset
+        assert with_extras == len(rig.stream(9).extras)
     got = rig.stream(9)
     assert got.tokens == ids[: len(got.tokens)]
     assert got.finish in (0, finish)
     assert got.finish == 0 or got.tokens == ids
-    annex = beside.read(got.annex, len(got.tokens), bool(got.finish))
-    beside.check(annex, got.tokens, [True] * len(got.tokens))
-    assert annex.prompt_logprobs == (beside.prompt_of(5) if got.tokens else None)
+    extras = beside.read(got.extras, len(got.tokens), bool(got.finish))
+    beside.check(extras, got.tokens, [True] * len(got.tokens))
+    assert extras.prompt_logprobs == (beside.prompt_of(5) if got.tokens else None)
 
 
 @given(max_bytes=st.integers(0, 400), rows=st.lists(st.integers(0, 9), max_size=12))
@@ -156,8 +156,8 @@ def test_flushes_of_any_size_carry_everything_once(max_bytes: int, rows: list[in
     rig = Rig()
     handles = [rig.bind(key, slot=key) for key in range(3)]
     for i, n in enumerate(rows):
-        annex = beside.packed([i + 3] * n, b"x" * n)
-        rig.feed(Row(handles[i % 3], [i + 3] * n, k=i % 3 - 1, annex=annex))
+        extras = beside.packed([i + 3] * n, b"x" * n)
+        rig.feed(Row(handles[i % 3], [i + 3] * n, k=i % 3 - 1, extras=extras))
         frame = rig.processor.flush(0, LANE, max_bytes)
         if frame is not None:
             rig.clients[0].apply(frame)
@@ -165,4 +165,4 @@ def test_flushes_of_any_size_carry_everything_once(max_bytes: int, rows: list[in
     for key in range(3):
         got = rig.stream(key)
         assert got.tokens == [i + 3 for i, n in enumerate(rows) for _ in range(n) if i % 3 == key]
-        beside.check(beside.read(got.annex, len(got.tokens)), got.tokens, [True] * len(got.tokens))
+        beside.check(beside.read(got.extras, len(got.tokens)), got.tokens, [True] * len(got.tokens))

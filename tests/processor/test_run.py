@@ -104,7 +104,7 @@ class Pen:
             more = {2: counts.tobytes()}
         elif odd == "status":
             more = {4: bytes([1, *[0] * (self.rows - 1)])}
-        elif odd == "annex":
+        elif odd == "extras":
             more = {
                 10: np.full(self.rows, 6, np.uint32).tobytes(),
                 11: b"\x07\1\0\0\0x" * self.rows,
@@ -124,7 +124,7 @@ class Pen:
         return _core.pack_step(header, columns | {3: ids})
 
 
-ODD = ["counts", "status", "annex", "logprobs", "jump", "again"]
+ODD = ["counts", "status", "extras", "logprobs", "jump", "again"]
 TOKENS = [*range(10, 60)] * 9 + [LOOKS_LIKE_EOS] * 6 + [EOS, 7, VOCAB, -1]
 ROWS = [[0, 1, 3]] * 5 + [[0, 1, 2, 3]] * 2 + [[3, 0], [2], [1, 0, 1], [0, 0]]
 

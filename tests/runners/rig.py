@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from tokenpipe import RowAnnex
+from tokenpipe import RowExtras
 from tokenpipe.errors import LaneError, RowError
 from tokenpipe.runners import Row, runner_for
 from tokenpipe.runners.devices import DeviceFacts
@@ -125,7 +125,7 @@ class Pub:
         logprobs: Any = None,
         drained: Any = None,
         *,
-        annexes: Mapping[int, RowAnnex] | None = None,
+        extras: Mapping[int, RowExtras] | None = None,
     ) -> None:
         self.log.append(f"publish {step}")
         if self.refuse is not None:

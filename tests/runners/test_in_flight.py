@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 
 from tests.runners.rig import FakeCalls, FakeCpu, bind, handle
-from tokenpipe.extras import PromptLogprobs, RowAnnex
+from tokenpipe.extras import PromptLogprobs, RowExtras
 from tokenpipe.runners import Row, Sampled
 from tokenpipe.runners.devices import FACTS, Device
 from tokenpipe.runners.in_flight import InFlightStep
 from tokenpipe.types import RowStatus
-from tokenpipe.wire import pack_annex
+from tokenpipe.wire import pack_extras
 
 
 class Tensor:
@@ -53,7 +53,7 @@ def test_one_id_a_row_is_one_copy() -> None:
     step.drained.append(99)
     rows = step.arrive()
     assert rows.handles.tolist() == [handle(0), handle(1)] and rows.tokens.tolist() == [5, 6]
-    assert (rows.counts, rows.logprobs, rows.status, rows.annexes) == (None, None, None, None)
+    assert (rows.counts, rows.logprobs, rows.status, rows.extras) == (None, None, None, None)
     assert rows.drained == [99]
 
 
@@ -76,31 +76,33 @@ def test_tensors_beside_the_tokens_are_copied_with_the_step() -> None:
     calls = FakeCalls()
     first = Sampled(
         Tensor([5, 6]),
-        annexes={
-            1: RowAnnex(
+        extras={
+            1: RowExtras(
                 prompt_logprobs=PromptLogprobs(
                     1, Tensor([[7]]), Tensor(np.array([[-1.5]], np.float32)), Tensor([2])
                 ),
                 pooled=Tensor(np.array([1, 2], np.float32)),
                 sampling_masks=[Tensor([3, 4])],
                 draft_token_ids=[6],
-                extra=b"x",
+                custom=b"x",
             )
         },
     )
-    beside = {0: RowAnnex(draft_token_ids=Tensor([8, 1]))}
-    second = Sampled(Tensor([[8, 9]]), Tensor([2]), annexes=beside)
+    beside = {0: RowExtras(draft_token_ids=Tensor([8, 1]))}
+    second = Sampled(Tensor([[8, 9]]), Tensor([2]), extras=beside)
     step = launch(3, first, second, calls=calls, failed={handle(3): "out of cache"})
     assert calls.log.count("copy") == 9 and calls.log[-1] == "record"  # behind all of them
     rows = step.arrive()
     assert rows.handles.tolist() == [handle(slot) for slot in range(4)]
     assert rows.tokens.tolist() == [5, 6, 8, 9] and rows.counts.tolist() == [1, 1, 2, 0]
     assert rows.status.tolist() == [RowStatus.OK] * 3 + [RowStatus.ERROR]
-    assert rows.annexes is not None and sorted(rows.annexes) == [1, 2, 3]
-    expected = RowAnnex(PromptLogprobs(1, [[7]], [[-1.5]], [2]), [1, 2], [[3, 4]], [6], extra=b"x")
-    assert pack_annex(rows.annexes[1], 1) == pack_annex(expected, 1)
-    assert pack_annex(rows.annexes[2], 2) == pack_annex(RowAnnex(draft_token_ids=[8, 1]), 2)
-    assert rows.annexes[3] == RowAnnex(error="out of cache")
+    assert rows.extras is not None and sorted(rows.extras) == [1, 2, 3]
+    expected = RowExtras(
+        PromptLogprobs(1, [[7]], [[-1.5]], [2]), [1, 2], [[3, 4]], [6], custom=b"x"
+    )
+    assert pack_extras(rows.extras[1], 1) == pack_extras(expected, 1)
+    assert pack_extras(rows.extras[2], 2) == pack_extras(RowExtras(draft_token_ids=[8, 1]), 2)
+    assert rows.extras[3] == RowExtras(error="out of cache")
 
 
 def test_rows_are_credited_with_what_they_got() -> None:

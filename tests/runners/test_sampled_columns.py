@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from tokenpipe.errors import RowError
-from tokenpipe.extras import RowAnnex
+from tokenpipe.extras import RowExtras
 from tokenpipe.runners.sampled_columns import SampledColumns
 
 
@@ -37,11 +37,11 @@ def test_other_shapes_are_refused(tokens: Any) -> None:
 def test_parts_follow_one_another() -> None:
     first = columns([5, 6], ids=[[5, 1], [6, 2]], values=[[-1.0, -2.0]] * 2, ranks=[1, 3], k=[1, 0])
     second = columns([[7, 8]], counts=[2])
-    second.annexes = {0: RowAnnex(extra=b"x")}
+    second.extras = {0: RowExtras(custom=b"x")}
     got = SampledColumns.joined([first, second])
     assert got.tokens.tolist() == [5, 6, 7, 8] and got.rows == 3
     assert got.counts is not None and got.counts.tolist() == [1, 1, 2]
-    assert got.annexes == {2: RowAnnex(extra=b"x")}
+    assert got.extras == {2: RowExtras(custom=b"x")}
     assert got.logprobs is not None
     assert got.logprobs.token_ids.tolist() == [5, 1, 6] and got.logprobs.ranks.tolist() == [1, 3]
     assert got.logprobs.k.tolist() == [1, 0, -1]
@@ -52,4 +52,4 @@ def test_rows_that_failed_have_no_token_and_a_reason() -> None:
     got = SampledColumns.empty(["too long", "no adapter"])
     assert got.rows == 2 and len(got.tokens) == 0
     assert got.counts is not None and got.counts.tolist() == [0, 0]
-    assert got.annexes == {0: RowAnnex(error="too long"), 1: RowAnnex(error="no adapter")}
+    assert got.extras == {0: RowExtras(error="too long"), 1: RowExtras(error="no adapter")}

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from tests.postprocess.vocab import real
-from tokenpipe import PromptLogprobs, RowAnnex, RowStatus, StepBind
+from tokenpipe import PromptLogprobs, RowExtras, RowStatus, StepBind
 from tokenpipe.worker import RankPlace, StepRows
 
 LETTERS = [real("gpt2_style").words[bytes([b])] for b in b"abcdefghijklmnopqrstuvwxyz"]
@@ -44,7 +44,7 @@ class Scripted:
         tokens: list[int] = []
         counts: list[int] = []
         status: list[int] = []
-        annexes: dict[int, RowAnnex] = {}
+        extras: dict[int, RowExtras] = {}
         for handle, (end, at) in self.rows.items():
             if end in ("abort", "error") and at >= 3 * ROW:
                 row: list[Any] = []
@@ -53,7 +53,7 @@ class Scripted:
             if not row and end == "abort":
                 continue  # until it is aborted
             if at == 0:
-                annexes[len(handles)] = RowAnnex(
+                extras[len(handles)] = RowExtras(
                     self.prompts[handle], cached_tokens=CACHED, reasoning_tokens=REASONING
                 )
             handles.append(handle)
@@ -65,7 +65,7 @@ class Scripted:
             return None
         return StepRows(
             np.array(handles), np.array(tokens, np.int32), np.array(counts), None,
-            np.array(status, np.uint8), annexes,
+            np.array(status, np.uint8), extras,
         )  # fmt: skip
 
     def token(self, end: str, at: int) -> int:

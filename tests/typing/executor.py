@@ -62,7 +62,7 @@ class Rows:
 def wrong(place: RankPlace) -> list[Executor]:
     """What a checker must refuse."""
     StepRows([1])  # type: ignore[call-arg]
-    StepRows([1], [2], annexes=[tp.RowAnnex()])  # type: ignore[arg-type]
+    StepRows([1], [2], extras=[tp.RowExtras()])  # type: ignore[arg-type]
     make(place.topology)  # type: ignore[arg-type]
     place.dp_rank = 1  # type: ignore[misc]
     return [Rows()]  # type: ignore[list-item]

@@ -43,8 +43,8 @@ class Samples(tp.Model):
 
     def decode(self, rows: Sequence[tp.Row], last: Any, lengths: Any) -> tp.Sampled:
         """Run one step."""
-        annexes = {0: tp.RowAnnex(reasoning_tokens=1)}
-        return tp.Sampled(np.ones(len(rows), np.int32), annexes=annexes)
+        extras = {0: tp.RowExtras(reasoning_tokens=1)}
+        return tp.Sampled(np.ones(len(rows), np.int32), extras=extras)
 
     def free(self, row: tp.Row) -> None:
         """Forget a row."""
@@ -94,5 +94,5 @@ def wrong(pub: tp.Publisher, row: tp.Row) -> None:
     tp.CPUModelRunner(Logits()).step(2)  # type: ignore[call-arg]
     tp.CPUModelRunner(Logits()).admit(row)  # type: ignore[arg-type]
     WorkerLoop(pub, pub, tp.CPUModelRunner(Logits()))  # type: ignore[arg-type]
-    tp.Sampled([1], annexes=[tp.RowAnnex()])  # type: ignore[arg-type]
+    tp.Sampled([1], extras=[tp.RowExtras()])  # type: ignore[arg-type]
     tp.RowsFailed("all", 3)  # type: ignore[arg-type]

@@ -44,11 +44,11 @@ def work(endpoint: str) -> None:
                 drained += running.change(plan)
             step += 1
             handles, tokens = running.step()
-            annexes = {0: tp.RowAnnex(cached_tokens=3, extra=b"mine")}
+            extras = {0: tp.RowExtras(cached_tokens=3, custom=b"mine")}
             status = [tp.RowStatus.OK] * len(handles)
             logprobs = tp.StepLogprobs(tokens[:, None], np.zeros((len(tokens), 1)), tokens)
             pub.publish(
-                step, handles, tokens, None, status, logprobs, np.array(drained), annexes=annexes
+                step, handles, tokens, None, status, logprobs, np.array(drained), extras=extras
             )
             assert_type(pub.last_step, int | None)
         unsent = pub.close(timeout_s=1.0)
@@ -59,12 +59,12 @@ def wrong(pub: tp.Publisher, lane: tp.StepLaneReader, plan: tp.StepPlan) -> None
     """What a checker must refuse."""
     pub.publish("1", [], [])  # type: ignore[arg-type]
     pub.publish(1, [])  # type: ignore[call-arg]
-    pub.publish(1, [], [], annexes=[tp.RowAnnex()])  # type: ignore[arg-type]
+    pub.publish(1, [], [], extras=[tp.RowExtras()])  # type: ignore[arg-type]
     tp.Publisher(3)  # type: ignore[arg-type]
     tp.Publisher("/run", dp_rank="0")  # type: ignore[arg-type]
     lane.recv("soon")  # type: ignore[arg-type]
     lane.send(plan)  # type: ignore[attr-defined]
     tp.StepPlan("1")  # type: ignore[arg-type]
     tp.StepPlan(1, [1])  # type: ignore[arg-type]
-    tp.RowAnnex(cached_tokens="3")  # type: ignore[arg-type]
+    tp.RowExtras(cached_tokens="3")  # type: ignore[arg-type]
     plan.number = 2  # type: ignore[misc]

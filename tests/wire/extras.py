@@ -7,8 +7,8 @@ from typing import Any
 from tokenpipe.wire.extras_codec import WRAP
 
 
-def wrap(annex: bytes, offset: int = 0, count: int = 1, skip: int = 0) -> bytes:
-    return WRAP.pack(offset, count, skip, len(annex)) + annex
+def wrap(extras: bytes, offset: int = 0, count: int = 1, skip: int = 0) -> bytes:
+    return WRAP.pack(offset, count, skip, len(extras)) + extras
 
 
 def padded(values: Any, count: int) -> list[Any]:

@@ -92,7 +92,7 @@ def valid() -> Iterator[tuple[str, bytes]]:
         oracle.write(frame(1, (4095, (1 << 32) - 1, (1 << 64) - 1, (1 << 64) - 1))),
     )
     yield (
-        "annexes on two rows of three, one of them without a token",
+        "extras on two rows of three, one of them without a token",
         oracle.write(
             frame(
                 1,
@@ -195,7 +195,7 @@ def valid() -> Iterator[tuple[str, bytes]]:
     )
     wrap = [*(3).to_bytes(4, "little"), 1, *[0] * 7, 10, 0, 0, 0]
     yield (
-        "a wrapped annex with its token, and a part of one ahead of its own",
+        "wrapped extras with their token, and a part of others ahead of their token",
         oracle.write(
             frame(
                 2,
@@ -293,11 +293,11 @@ def invalid() -> Iterator[tuple[str, bytes]]:
     yield "k = 2^31 - 1 and two ids", changed(lp, c6=b"\xff\xff\xff\x7f")
     yield "fewer logprob values than ids", changed(lp, c8=bytes(4))
     yield "no rank", changed(lp, c9=None)
-    yield "an annex and no lengths", changed(good, c11=b"123")
-    yield "an annex that is shorter than its lengths", changed(good, c10=b"\4\0\0\0", c11=b"123")
-    yield "annex lengths of two bytes", changed(good, c10=b"\3\0", c11=b"123")
+    yield "extras and no lengths", changed(good, c11=b"123")
+    yield "extras that are shorter than their lengths", changed(good, c10=b"\4\0\0\0", c11=b"123")
+    yield "extras lengths of two bytes", changed(good, c10=b"\3\0", c11=b"123")
     yield (
-        "annexes of 256 MiB and a byte",
+        "extras of 256 MiB and a byte",
         changed(good, c10=((1 << 28) + 1).to_bytes(4, "little"), c11=b"123"),
     )
     yield "a body that is an array", msgpack.packb([1, 1, value[2], [[1, b""]]])

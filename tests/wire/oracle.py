@@ -243,7 +243,7 @@ class Packer:
         status: Sequence[int],
         drained: Sequence[int],
         logprobs: Sequence[tuple[int, Sequence[Sequence[tuple[int, float]]], Sequence[int]]],
-        annexes: Sequence[bytes] = (),
+        extras: Sequence[bytes] = (),
     ) -> Frame:
         """Return the frame of these rows (committed); logprobs are (k, per token pairs, ranks)."""
         out: list[tuple[int, list[int], int, tuple[Any, ...]]] = []
@@ -269,10 +269,10 @@ class Packer:
         out += [(handle, [], 1, (-1, [], [])) for handle in [*drained, *again]]
         if not any(entries for *_, (_, entries, _) in out):
             out = [(h, t, s, (-1, [], [])) for h, t, s, _ in out]
-        return self._frame(header, out, [*annexes, *[b""] * (len(out) - len(annexes))])
+        return self._frame(header, out, [*extras, *[b""] * (len(out) - len(extras))])
 
     def _frame(
-        self, header: Sequence[int], out: Sequence[tuple[Any, ...]], annexes: Sequence[bytes]
+        self, header: Sequence[int], out: Sequence[tuple[Any, ...]], extras: Sequence[bytes]
     ) -> Frame:
         position = [self._position(handle, len(tokens)) for handle, tokens, _, _ in out]
         tokens = [t for _, row, _, _ in out for t in row]
@@ -287,8 +287,8 @@ class Packer:
             "lp_ids": [i for i, _ in entries],
             "lp_values": [v for _, v in entries],
             "lp_ranks": [r for *_, (_, _, ranks) in out for r in ranks],
-            "extras_len": [len(annex) for annex in annexes],
-            "extras": list(b"".join(annexes)),
+            "extras_len": [len(part) for part in extras],
+            "extras": list(b"".join(extras)),
         }
         *lane, step, mono_ns = header
         values = (*lane, self.dp, self.tp, step, len(out), len(tokens), mono_ns)

@@ -65,7 +65,7 @@ class Step:
     status: list[int]
     drained: list[int]
     logprobs: list[tuple[int, list[list[tuple[int, float]]], list[int]]]
-    annexes: list[bytes]
+    extras: list[bytes]
 
 
 def handles(dp: int, slots: int) -> st.SearchStrategy[int]:

@@ -1,4 +1,4 @@
-"""Annexes: there and back, every length checked, and laid beside the right tokens."""
+"""Extras: there and back, every length checked, and laid beside the right tokens."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from tests.wire.extras import padded, wrap
 from tests.wire.strategies import f32
 from tokenpipe._core import MAX_ERROR
 from tokenpipe.errors import FrameError, RowError
-from tokenpipe.extras import PromptLogprobs, RowAnnex
-from tokenpipe.types import OutputAnnex, TokenLogprobs
-from tokenpipe.wire import AnnexReader, pack_annex, unpack_error
+from tokenpipe.extras import PromptLogprobs, RowExtras
+from tokenpipe.types import OutputExtras, TokenLogprobs
+from tokenpipe.wire import ExtrasReader, pack_extras, unpack_error
 from tokenpipe.wire.extras_codec import KINDS, MOST_DIMENSIONS, MOST_FIELD, NO_MASK, RECORD, WRAP
 
 ids = st.integers(-(1 << 31), (1 << 31) - 1)
@@ -42,8 +42,8 @@ def scores(draw: st.DrawFn, n: int) -> tuple[Any, Any, Any]:
 
 
 @st.composite
-def annexes(draw: st.DrawFn, count: int) -> RowAnnex:
-    """Return an annex of a row with `count` tokens."""
+def row_extras(draw: st.DrawFn, count: int) -> RowExtras:
+    """Return extras of a row with `count` tokens."""
     shape = draw(st.lists(st.integers(0, 3), max_size=3))
     pooled = draw(st.lists(f32, min_size=math.prod(shape), max_size=math.prod(shape)))
     masks = st.lists(st.none() | st.lists(ids, max_size=4), max_size=count)
@@ -58,12 +58,12 @@ def annexes(draw: st.DrawFn, count: int) -> RowAnnex:
         "draft_logprobs": st.integers(0, count).flatmap(scores),
         "reasoning_tokens": st.integers(0, 99),
         "cached_tokens": st.integers(0, 9),
-        "extra": st.binary(min_size=1, max_size=5),
+        "custom": st.binary(min_size=1, max_size=5),
         "error": st.text(max_size=5),
         "error_field": st.text(max_size=3),
     }
     given: dict[str, Any] = {n: draw(of) for n, of in parts.items() if draw(st.booleans())}
-    return RowAnnex(**given)
+    return RowExtras(**given)
 
 
 def logprobs_of(found: tuple[Any, Any, Any] | None, count: int) -> list[TokenLogprobs | None]:
@@ -78,12 +78,14 @@ def logprobs_of(found: tuple[Any, Any, Any] | None, count: int) -> list[TokenLog
     return [*given, *[None] * (count - len(given))]
 
 
-@given(st.integers(0, 3).flatmap(lambda n: st.tuples(st.just(n), annexes(n))))
+@given(st.integers(0, 3).flatmap(lambda n: st.tuples(st.just(n), row_extras(n))))
 @pytest.mark.case("B64")
-def test_says_what_was_given(row: tuple[int, RowAnnex]) -> None:
+def test_says_what_was_given(row: tuple[int, RowExtras]) -> None:
     count, given = row
-    reader = AnnexReader()
-    got = reader.take(wrap(pack_annex(given, count), 7, count), 7, 7 + count, True) or OutputAnnex()
+    reader = ExtrasReader()
+    got = (
+        reader.take(wrap(pack_extras(given, count), 7, count), 7, 7 + count, True) or OutputExtras()
+    )
     prompt = given.prompt_logprobs
     if prompt is None:
         assert got.prompt_logprobs is None
@@ -103,26 +105,26 @@ def test_says_what_was_given(row: tuple[int, RowAnnex]) -> None:
     drafts = [None if t == -1 else t for t in given.draft_token_ids or []]
     assert padded(got.draft_token_ids, count) == padded(drafts, count)
     assert padded(got.draft_logprobs, count) == logprobs_of(given.draft_logprobs, count)
-    assert got.extras == ([(7, given.extra)] if given.extra else None)
+    assert got.custom == ([(7, given.custom)] if given.custom else None)
     reasoning, cached = given.reasoning_tokens, given.cached_tokens
     assert reader.usage(5, 3) == (
         3 if cached is None else cached,
         None if reasoning is None else min(reasoning, 5),
     )
-    assert unpack_error(pack_annex(given, count)) == (given.error, given.error_field)
+    assert unpack_error(pack_extras(given, count)) == (given.error, given.error_field)
     for column in (got.sampling_masks, got.draft_token_ids, got.draft_logprobs):
         assert column is None or len(column) == count
 
 
-@given(annexes(3), st.data())
-def test_a_damaged_annex_is_a_frame_error_or_another_annex(
-    annex: RowAnnex, data: st.DataObject
+@given(row_extras(3), st.data())
+def test_damaged_extras_are_a_frame_error_or_other_extras(
+    extras: RowExtras, data: st.DataObject
 ) -> None:
-    raw = bytearray(wrap(pack_annex(annex, 3), 0, 3))
+    raw = bytearray(wrap(pack_extras(extras, 3), 0, 3))
     for _ in range(data.draw(st.integers(1, 3))):
         raw[data.draw(st.integers(0, len(raw) - 1))] = data.draw(st.integers(0, 255))
     with suppress(FrameError):
-        AnnexReader(8).take(bytes(raw), 0, 3, True)
+        ExtrasReader(8).take(bytes(raw), 0, 3, True)
 
 
 @given(st.binary(max_size=60), st.integers(1, 9))
@@ -131,18 +133,18 @@ def test_a_damaged_annex_is_a_frame_error_or_another_annex(
 @example(b"\xff" * 4 + b"\x01\0\0\0", 5)
 @example(bytes(4) + b"\xff" * 4, 5)
 @example(b"\0\0\0\0\0\0\0\0\0\0\0\0", 1)
-def test_noise_is_a_frame_error_or_an_annex(raw: bytes, kind: int) -> None:
+def test_noise_is_a_frame_error_or_extras(raw: bytes, kind: int) -> None:
     for end in range(len(raw) + 1):
         record = RECORD.pack(kind, end) + raw[:end]
         with suppress(FrameError):
-            AnnexReader(8).take(wrap(record), 0, 1, True)
+            ExtrasReader(8).take(wrap(record), 0, 1, True)
         with suppress(FrameError):
             unpack_error(record)
 
 
-@given(annexes(2), st.data())
-def test_every_shorter_record_is_refused(annex: RowAnnex, data: st.DataObject) -> None:
-    raw = pack_annex(annex, 2)
+@given(row_extras(2), st.data())
+def test_every_shorter_record_is_refused(extras: RowExtras, data: st.DataObject) -> None:
+    raw = pack_extras(extras, 2)
     if raw:
         piece = raw[: data.draw(st.integers(1, len(raw) - 1))]
         ends = {0}
@@ -152,7 +154,7 @@ def test_every_shorter_record_is_refused(annex: RowAnnex, data: st.DataObject) -
             ends.add(at)
         if len(piece) not in ends:
             with pytest.raises(FrameError):
-                AnnexReader().take(wrap(piece), 0, 1)
+                ExtrasReader().take(wrap(piece), 0, 1)
 
 
 @pytest.mark.parametrize(
@@ -172,55 +174,55 @@ def test_every_shorter_record_is_refused(annex: RowAnnex, data: st.DataObject) -
 )
 def test_refusals_say_why(record: bytes, why: str) -> None:
     with pytest.raises(FrameError, match=re.escape(why)):
-        AnnexReader(8).take(wrap(record), 0, 1)
+        ExtrasReader(8).take(wrap(record), 0, 1)
 
 
 def test_unknown_records_are_skipped() -> None:
-    raw = RECORD.pack(99, 3) + b"new" + pack_annex(RowAnnex(extra=b"x"), 1)
-    got = AnnexReader().take(wrap(raw), 0, 1)
-    assert got is not None and got.extras == [(0, b"x")]
+    raw = RECORD.pack(99, 3) + b"new" + pack_extras(RowExtras(custom=b"x"), 1)
+    got = ExtrasReader().take(wrap(raw), 0, 1)
+    assert got is not None and got.custom == [(0, b"x")]
 
 
 @pytest.mark.parametrize(
-    ("annex", "why"),
+    ("extras", "why"),
     [
-        (RowAnnex(sampling_masks=[[1], [2]]), "sampling_masks: 2 entries for a row of 1 tokens"),
-        (RowAnnex(draft_token_ids=[1, 2]), "draft_token_ids: 2 entries"),
-        (RowAnnex(draft_token_ids=[1 << 31]), "does not fit int32"),
-        (RowAnnex(sampling_masks=[[1 << 31]]), "sampling_masks: a value does not fit int32"),
-        (RowAnnex(sampling_masks=[[0.5]]), "sampling_masks: int32 or int64"),
-        (RowAnnex(sampling_masks=[[[1]]]), "sampling_masks: int32 or int64"),
-        (RowAnnex(draft_token_ids=[1.5]), "int32 or int64"),
-        (RowAnnex(draft_token_ids=[[1]]), "int32 or int64"),
-        (RowAnnex(draft_logprobs=([[1]], [[0.0]])), "ranks are needed"),  # type: ignore[arg-type]
-        (RowAnnex(draft_logprobs=([1], [0.0], [1])), r"must be [tokens, 1 + k]"),
-        (RowAnnex(draft_logprobs=([[1]], [[0.0, 0.0]], [1])), "do not fit"),
-        (RowAnnex(draft_logprobs=([[1]], [[0.0]], [1, 2])), "do not fit"),
-        (RowAnnex(draft_logprobs=([[1]] * 2, [[0.0]] * 2, [1, 2])), "draft_logprobs: 2 entries"),
-        (RowAnnex(prompt_logprobs=PromptLogprobs(-1, [[1]], [[0.0]], [1])), "no position -1"),
-        (RowAnnex(pooled=np.zeros((1,) * 9)), "9 dimensions"),
-        (RowAnnex(pooled=["x"]), "float32 is needed"),
-        (RowAnnex(reasoning_tokens=-1), "reasoning_tokens: -1 is negative"),
-        (RowAnnex(cached_tokens=-1), "cached_tokens: -1 is negative"),
+        (RowExtras(sampling_masks=[[1], [2]]), "sampling_masks: 2 entries for a row of 1 tokens"),
+        (RowExtras(draft_token_ids=[1, 2]), "draft_token_ids: 2 entries"),
+        (RowExtras(draft_token_ids=[1 << 31]), "does not fit int32"),
+        (RowExtras(sampling_masks=[[1 << 31]]), "sampling_masks: a value does not fit int32"),
+        (RowExtras(sampling_masks=[[0.5]]), "sampling_masks: int32 or int64"),
+        (RowExtras(sampling_masks=[[[1]]]), "sampling_masks: int32 or int64"),
+        (RowExtras(draft_token_ids=[1.5]), "int32 or int64"),
+        (RowExtras(draft_token_ids=[[1]]), "int32 or int64"),
+        (RowExtras(draft_logprobs=([[1]], [[0.0]])), "ranks are needed"),  # type: ignore[arg-type]
+        (RowExtras(draft_logprobs=([1], [0.0], [1])), r"must be [tokens, 1 + k]"),
+        (RowExtras(draft_logprobs=([[1]], [[0.0, 0.0]], [1])), "do not fit"),
+        (RowExtras(draft_logprobs=([[1]], [[0.0]], [1, 2])), "do not fit"),
+        (RowExtras(draft_logprobs=([[1]] * 2, [[0.0]] * 2, [1, 2])), "draft_logprobs: 2 entries"),
+        (RowExtras(prompt_logprobs=PromptLogprobs(-1, [[1]], [[0.0]], [1])), "no position -1"),
+        (RowExtras(pooled=np.zeros((1,) * 9)), "9 dimensions"),
+        (RowExtras(pooled=["x"]), "float32 is needed"),
+        (RowExtras(reasoning_tokens=-1), "reasoning_tokens: -1 is negative"),
+        (RowExtras(cached_tokens=-1), "cached_tokens: -1 is negative"),
     ],
 )
-def test_what_does_not_fit_is_a_row_error(annex: RowAnnex, why: str) -> None:
+def test_what_does_not_fit_is_a_row_error(extras: RowExtras, why: str) -> None:
     with pytest.raises(RowError, match=re.escape(why)):
-        pack_annex(annex, 1)
+        pack_extras(extras, 1)
 
 
 def test_an_error_has_a_bound_and_no_half_character() -> None:
-    error, field = unpack_error(pack_annex(RowAnnex(error="x" + "€" * 500, error_field="n"), 0))
+    error, field = unpack_error(pack_extras(RowExtras(error="x" + "€" * 500, error_field="n"), 0))
     assert error == "x" + "€" * ((MAX_ERROR - 2) // 3) and field == "n"
-    too_long = RowAnnex(error="x", error_field="n" * (MOST_FIELD + 1))
-    assert unpack_error(pack_annex(too_long, 0)) == ("x", "")
-    assert unpack_error(pack_annex(RowAnnex(error="\udc80"), 0)) == ("?", "")
+    too_long = RowExtras(error="x", error_field="n" * (MOST_FIELD + 1))
+    assert unpack_error(pack_extras(too_long, 0)) == ("x", "")
+    assert unpack_error(pack_extras(RowExtras(error="\udc80"), 0)) == ("?", "")
     assert unpack_error(RECORD.pack(9, 2) + b"\0\xff") == ("\ufffd", "")
-    assert unpack_error(pack_annex(RowAnnex(extra=b"x"), 0)) == unpack_error(b"") == ("", "")
+    assert unpack_error(pack_extras(RowExtras(custom=b"x"), 0)) == unpack_error(b"") == ("", "")
 
 
 def test_the_page_has_the_numbers_of_the_code() -> None:
-    table = re.findall(r"^\| (\d) \| (\w+) \| ", PAGE[PAGE.index("### Annexes") :], re.M)[
+    table = re.findall(r"^\| (\d) \| (\w+) \| ", PAGE[PAGE.index("### Extras") :], re.M)[
         : len(KINDS)
     ]
     assert table == [(str(kind), name) for kind, (name, _) in KINDS.items()]

@@ -50,7 +50,7 @@ def test_reads_what_the_twin_writes(frame: oracle.Frame) -> None:
     if isinstance(view, OutputFrame):
         assert view.text_bytes == frame.columns["text"].tobytes()
         assert b"".join(view.extras) == view.extras_bytes
-        assert [len(annex) for annex in view.extras] == view.extras_len.tolist()
+        assert [len(part) for part in view.extras] == view.extras_len.tolist()
     assert view.extras_bytes == frame.columns["extras"].tobytes()
     for column in frame.shape.columns:
         if column.name.startswith("error") or column.name in ("text", "extras"):

@@ -13,8 +13,8 @@ import pytest
 from tests.wire.dlpack import tensor_type
 from tokenpipe import _core
 from tokenpipe.errors import FrameError, RowError
-from tokenpipe.extras import RowAnnex
-from tokenpipe.wire import AnnexReader, pack_annex
+from tokenpipe.extras import RowExtras
+from tokenpipe.wire import ExtrasReader, pack_extras
 from tokenpipe.wire.extras_codec import WRAP
 
 HANDLES = np.array([1 << 35 | 1, 1], np.int64)
@@ -31,14 +31,14 @@ STEPS = count(2)  # a rank's steps grow
 TABLE = _core.Table(0, [0], 4, 100, [], 1 << 16, 1 << 16)
 SOCKET_SEND = _core.SocketSend(lambda frame, flags: None, 1, ValueError)
 
-ANNEX = pack_annex(RowAnnex(pooled=[1.0], extra=b"x"), 1)
+EXTRAS = pack_extras(RowExtras(pooled=[1.0], custom=b"x"), 1)
 
 
-def stream_of(annex: bytes, last: bool = True) -> object:
-    """Take what a stream has from a frame with one token and an annex."""
-    inbox = _core.Inbox(1 << 20, None, None, AnnexReader)
+def stream_of(extras: bytes, last: bool = True) -> object:
+    """Take what a stream has from a frame with one token and extras."""
+    inbox = _core.Inbox(1 << 20, None, None, ExtrasReader)
     stream = _core.Stream(inbox, 7, "a", 0, 3)
-    wrapped = WRAP.pack(0, 1, 0, len(annex)) + annex
+    wrapped = WRAP.pack(0, 1, 0, len(extras)) + extras
     columns: dict[int, bytes] = {1: (7).to_bytes(8, "little"), 3: b"\5\0\0\0", 4: bytes(4)}
     columns |= {5: bytes([last]), 18: len(wrapped).to_bytes(4, "little"), 19: wrapped}
     inbox.feed(_core.pack_output((1, 2, 3, 4, 0, 0, 1, 1, 0), columns))
@@ -84,14 +84,14 @@ CALLS: dict[str, Callable[[], object]] = {
     "SocketRecv, nothing": lambda: _core.SocketRecv(len, 0, TypeError).take(2, (1, 2, 3, 4), []),  # type: ignore[arg-type]
     "feed_run": lambda: TABLE.feed_run(0, [STEP, OUTPUT, None], 0),
     "StepPacker": lambda: _core.StepPacker(0, 0, 4),
-    "pack, annexes": lambda: PACKER.pack(
+    "pack, extras": lambda: PACKER.pack(
         *HEADER[:6], HANDLES, TOKENS, extras_len=np.array([2, 1], np.uint32), extras=b"abc"
     ),
-    "pack, other annexes": lambda: PACKER.pack(
+    "pack, other extras": lambda: PACKER.pack(
         *HEADER[:6], HANDLES, TOKENS, extras_len=np.array([2, 2], np.uint32), extras=b"abc"
     ),
-    "take": lambda: stream_of(ANNEX),
-    "take, goes on": lambda: stream_of(ANNEX, last=False),
+    "take": lambda: stream_of(EXTRAS),
+    "take, goes on": lambda: stream_of(EXTRAS, last=False),
     "take, malformed": lambda: stream_of(b"junk"),
     "StepPacker, refused": lambda: _core.StepPacker(0, 0, 0),
 }

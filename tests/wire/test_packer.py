@@ -48,9 +48,9 @@ def arrays(step: Step, rng: st.DataObject) -> dict[str, Any]:
         given["lp_ids"] = ints([i for i, _ in entries])
         given["lp_values"] = np.array([v for _, v in entries], np.float32)
         given["lp_ranks"] = ints([r for _, _, ranks in step.logprobs for r in ranks])
-    if any(step.annexes) or rng.draw(st.booleans()):
-        given["extras_len"] = np.array([len(annex) for annex in step.annexes], np.uint32)
-        given["extras"] = b"".join(step.annexes)
+    if any(step.extras) or rng.draw(st.booleans()):
+        given["extras_len"] = np.array([len(part) for part in step.extras], np.uint32)
+        given["extras"] = b"".join(step.extras)
     return given
 
 
@@ -71,7 +71,7 @@ def test_packs_what_the_twin_packs(plan: list[tuple[Step, bool]], data: st.DataO
             step.status,
             step.drained,
             step.logprobs,
-            step.annexes,
+            step.extras,
         )
         frame = packer.pack(*HEADER, **given)
         packer.commit()

@@ -87,7 +87,7 @@ def test_sends_what_the_twin_packs(plan: list[tuple[Step, str]], data: st.DataOb
             step.status,
             step.drained,
             step.logprobs,
-            step.annexes,
+            step.extras,
         )
         back = wire.newest()
         assert back.header == expected.header

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from tokenpipe.errors import LaneError
-from tokenpipe.extras import RowAnnex
+from tokenpipe.extras import RowExtras
 from tokenpipe.wire import StepBind, StepPlan
 
 
@@ -34,7 +34,7 @@ class Frame(NamedTuple):
     tokens: list[int]
     drained: list[int]
     status: list[int]
-    extras: dict[int, RowAnnex]
+    extras: dict[int, RowExtras]
 
 
 class FakePublisher:
@@ -57,7 +57,7 @@ class FakePublisher:
         logprobs: Any = None,
         drained: Any = None,
         *,
-        annexes: Any = None,
+        extras: Any = None,
     ) -> None:
         error = self.errors.popleft() if self.errors else None
         self.log.append(f"publish {step}")
@@ -70,7 +70,7 @@ class FakePublisher:
                 np.asarray(tokens).tolist(),
                 [] if drained is None else np.asarray(drained).tolist(),
                 [] if status is None else np.asarray(status).tolist(),
-                annexes or {},
+                extras or {},
             )
         )
 

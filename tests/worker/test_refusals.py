@@ -8,7 +8,7 @@ import pytest
 
 from tests.worker.loop_fakes import bind
 from tokenpipe.errors import FieldError, RequestRefused
-from tokenpipe.extras import RowAnnex
+from tokenpipe.extras import RowExtras
 from tokenpipe.types import RowStatus
 from tokenpipe.worker.refusals import Refusals
 
@@ -30,11 +30,11 @@ def test_each_error_is_a_row_with_its_reason() -> None:
     refused, failed = RowStatus.REFUSED, RowStatus.ERROR
     assert rows.status.tolist() == [failed, refused, refused, refused]
     assert len(rows.tokens) == 0 and rows.counts.tolist() == [0] * 4
-    assert rows.annexes == {
-        0: RowAnnex(error="KeyError: 'weights'"),
-        1: RowAnnex(error="the prompt is too long"),
-        2: RowAnnex(error="lora: there is no 'x'", error_field="lora"),
-        3: RowAnnex(error="top_k: must be 0", error_field="top_k"),
+    assert rows.extras == {
+        0: RowExtras(error="KeyError: 'weights'"),
+        1: RowExtras(error="the prompt is too long"),
+        2: RowExtras(error="lora: there is no 'x'", error_field="lora"),
+        3: RowExtras(error="top_k: must be 0", error_field="top_k"),
     }
 
 

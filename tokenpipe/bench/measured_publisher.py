@@ -47,12 +47,12 @@ class MeasuredPublisher:
         logprobs: Any = None,
         drained: Any = None,
         *,
-        annexes: Any = None,
+        extras: Any = None,
     ) -> None:
         """Publish a step. Its time counts from the first attempt at a full lane."""
         began_ns = self._clock_ns() if self._began_ns is None else self._began_ns
         self._began_ns = began_ns
-        self._pub.publish(step, handles, tokens, counts, status, logprobs, drained, annexes=annexes)
+        self._pub.publish(step, handles, tokens, counts, status, logprobs, drained, extras=extras)
         self._publish_ns.add(self._clock_ns() - began_ns)
         self._began_ns = None
         self._steps += 1
@@ -104,7 +104,7 @@ class DiscardingPublisher:
         logprobs: Any = None,
         drained: Any = None,
         *,
-        annexes: Any = None,
+        extras: Any = None,
     ) -> None:
         """Drop a step."""
 

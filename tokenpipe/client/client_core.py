@@ -23,7 +23,7 @@ from tokenpipe._core import (
 )
 from tokenpipe.errors import FrameError, TokenpipeError, afresh
 from tokenpipe.types import ErrorCode, SamplingParams
-from tokenpipe.wire import AnnexReader, Cancel, OutputFrame, Submit
+from tokenpipe.wire import Cancel, ExtrasReader, OutputFrame, Submit
 
 from .reorder import ReorderBuffer, final_error
 from .requests import RequestKeys, expand
@@ -57,7 +57,7 @@ class ClientCore(Generic[S]):
         self._ahead_s = ahead_s
         self._vocab_size = vocab_size
         self._request_keys = RequestKeys(incarnation)
-        self._inbox = Inbox(stream_bytes, loop, self._stream_dropped, AnnexReader)
+        self._inbox = Inbox(stream_bytes, loop, self._stream_dropped, ExtrasReader)
         self._keys_by_id: dict[str, set[int]] = {}  # external id to its live requests
         self._abort_asked: set[int] = set()
         self._held = ReorderBuffer(stream_bytes, ahead_s)

@@ -22,7 +22,7 @@ class Entry:
     handle: int | None = None
     output_token_ids: tuple[int, ...] = ()
     text: tuple[int, bytes] = (0, b"")  # (bytes that its client has, bytes that were held back)
-    annex_offset: int = 0  # bytes of annexes that its client has
+    extras_offset: int = 0  # bytes of extras that its client has
     abort_requested: bool = False  # its client cancelled it, and the engine was told once
 
 

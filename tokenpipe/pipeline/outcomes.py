@@ -115,7 +115,7 @@ class Outcomes:
         binding = self._table.close(report.handle, output_token_ids=report.output_token_ids)
         if binding is None:
             return None
-        binding.entry.annex_offset = report.annex_offset
+        binding.entry.extras_offset = report.extras_offset
         if len(report.output_token_ids) > had:  # otherwise its text has not changed
             binding.entry.text = report.text_offset, report.text_tail
         if binding.aborting:

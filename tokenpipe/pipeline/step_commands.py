@@ -82,7 +82,7 @@ class StepCommands:
                 stream_interval=params.stream_interval,
                 stream_interval_ms=params.stream_interval_ms,
                 cached_tokens=cached_tokens,
-                annex_offset=entry.annex_offset,
+                extras_offset=entry.extras_offset,
                 **(text_fields(request) if self._text and params.detokenize else {}),
             ),
         )

@@ -82,7 +82,7 @@ class CommandHandler:
                 m.stream_interval,
                 m.stream_interval_ms,
                 m.cached_tokens,
-                m.annex_offset,
+                m.extras_offset,
             )
             self._life.bound(rank, m.handle, len(m.output_token_ids), now)
             if events is not None:

@@ -140,7 +140,7 @@ class Lifecycle:
         """Reschedule and release a bind that cannot be done."""
         handle, word = bind.handle, str(reason)
         outcome = HandleRescheduled(
-            handle, word, bind.output_token_ids, annex_offset=bind.annex_offset
+            handle, word, bind.output_token_ids, extras_offset=bind.extras_offset
         )
         self._reports.put_for(handle, outcome)
         self._reports.put_for(handle, HandleReleased(handle, word))

@@ -12,7 +12,7 @@ import numpy as np
 from tokenpipe._core import StepPacker
 from tokenpipe.types import RowStatus
 from tokenpipe.wire import StepBind, StepFrame, StepPlan
-from tokenpipe.worker import WorkerLoop, annex_columns, as_array, logprob_columns
+from tokenpipe.worker import WorkerLoop, as_array, extras_columns, logprob_columns
 
 from .model_runner import ModelRunner
 
@@ -41,11 +41,11 @@ class Packed:
         logprobs: Any = None,
         drained: Any = None,
         *,
-        annexes: Any = None,
+        extras: Any = None,
     ) -> None:
         """Pack a step and read it again."""
         began = time.perf_counter()
-        extras_len, packed = annex_columns(annexes or {}, len(handles), counts)
+        extras_len, packed = extras_columns(extras or {}, len(handles), counts)
         raw = self.packer.pack(
             1, 2, 3, step, step, 0,
             as_array(handles, np.int64), as_array(tokens, np.int32), counts, status,

@@ -56,7 +56,7 @@ class InFlightStep:
             self._names.append(names)
             tensors += [values[name] for name in names]
         for part in self._parts:
-            tensors += tensors_of(part.annexes or {})
+            tensors += tensors_of(part.extras or {})
         return tensors
 
     def arrive(self) -> StepRows:
@@ -78,7 +78,7 @@ class InFlightStep:
             columns.counts,
             columns.logprobs,
             status,
-            columns.annexes,
+            columns.extras,
             self.drained,
         )
 
@@ -92,10 +92,10 @@ class InFlightStep:
         arrays = iter(values)
         parts = [SampledColumns({name: next(arrays) for name in names}) for names in self._names]
         for part, given in zip(parts, self._parts, strict=True):
-            part.annexes = with_arrays(given.annexes or {}, arrays)
+            part.extras = with_arrays(given.extras or {}, arrays)
         return parts[0] if len(parts) == 1 else SampledColumns.joined(parts)
 
 
 def is_plain(part: Sampled) -> bool:
     """Whether a model's result is one id a row and nothing beside it."""
-    return part.counts is None and part.logprobs is None and not part.annexes
+    return part.counts is None and part.logprobs is None and not part.extras

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from tokenpipe.extras import RowAnnex
+from tokenpipe.extras import RowExtras
 from tokenpipe.types import SamplingParams, request_fields_of, split_handle
 from tokenpipe.wire import StepBind
 from tokenpipe.worker import StepLogprobs
@@ -74,13 +74,13 @@ class Sampled(NamedTuple):
         tokens: int32 or int64 [rows]; or [rows, most] with `counts`, the row's own first.
         counts: how many tokens each row has [rows]; None is one each. 0 is a row still in prefill.
         logprobs: a `StepLogprobs` whose arrays begin with the shape of `tokens`.
-        annexes: a `RowAnnex` for some rows, by their index in `rows`.
+        extras: a `RowExtras` for some rows, by their index in `rows`.
     """
 
     tokens: Any
     counts: Any = None
     logprobs: StepLogprobs | None = None
-    annexes: Mapping[int, RowAnnex] | None = None
+    extras: Mapping[int, RowExtras] | None = None
 
 
 class Model(Protocol):

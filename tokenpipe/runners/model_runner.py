@@ -151,8 +151,8 @@ class ModelRunner:
             raise self._give_up(error) from error
         if type(part) is not Sampled:
             return part
-        tokens, counts, logprobs, annexes = part
-        if counts is not None or logprobs is not None or annexes:
+        tokens, counts, logprobs, extras = part
+        if counts is not None or logprobs is not None or extras:
             return part
         rows = self._steady_rows
         rows.tokens = tokens

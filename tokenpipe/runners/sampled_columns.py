@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tokenpipe.errors import RowError
-from tokenpipe.extras import RowAnnex
+from tokenpipe.extras import RowExtras
 from tokenpipe.worker import StepLogprobs
 
 
@@ -24,7 +24,7 @@ class SampledColumns:
         tokens, counts = values["tokens"], values.get("counts")
         self.counts = None if counts is None else counts.astype(np.int32)
         self.logprobs: StepLogprobs | None = None
-        self.annexes: dict[int, RowAnnex] = {}
+        self.extras: dict[int, RowExtras] = {}
         taken: Any = ...
         if tokens.ndim == 2 and self.counts is not None:
             taken = np.arange(tokens.shape[1]) < self.counts[:, None]
@@ -46,7 +46,7 @@ class SampledColumns:
         if not parts:
             return columns
         for part in parts:
-            columns.annexes |= {columns.rows + row: annex for row, annex in part.annexes.items()}
+            columns.extras |= {columns.rows + row: extras for row, extras in part.extras.items()}
             columns.rows += part.rows
         columns.tokens = np.concatenate([part.tokens for part in parts])
         if any(part.counts is not None for part in parts):
@@ -61,7 +61,7 @@ class SampledColumns:
         """Return a row without tokens for each reason, which it carries as its error."""
         nothing = np.zeros(len(reasons), np.int64)
         columns = cls({"tokens": nothing, "counts": nothing})
-        columns.annexes = {row: RowAnnex(error=why) for row, why in enumerate(reasons)}
+        columns.extras = {row: RowExtras(error=why) for row, why in enumerate(reasons)}
         return columns
 
     def _counted(self) -> NDArray[Any]:

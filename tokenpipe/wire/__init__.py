@@ -6,8 +6,8 @@ The format is written down in docs/wire.md; its only implementation is in csrc/.
 from .columns import OutputColumn, StepColumn
 from .control import pack_control, unpack_control
 from .control_queue import ControlQueue
-from .extras_codec import pack_annex, unpack_error
-from .extras_reader import AnnexReader
+from .extras_codec import pack_extras, unpack_error
+from .extras_reader import ExtrasReader
 from .frames import OutputFrame, StepFrame
 from .lane import Kind, LaneHeader
 from .messages import (
@@ -37,12 +37,12 @@ from .messages import (
 
 __all__ = [
     "Abort",
-    "AnnexReader",
     "Bind",
     "Cancel",
     "CloseClient",
     "ControlQueue",
     "Counters",
+    "ExtrasReader",
     "HandleAborted",
     "HandleFinished",
     "HandlePrefilled",
@@ -66,8 +66,8 @@ __all__ = [
     "StepFrame",
     "StepPlan",
     "Submit",
-    "pack_annex",
     "pack_control",
+    "pack_extras",
     "unpack_control",
     "unpack_error",
 ]

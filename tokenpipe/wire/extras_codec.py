@@ -1,7 +1,7 @@
-"""Annexes: what rows carry beside their tokens. The form is in docs/wire.md; C carries the bytes.
+"""Extras: what rows carry beside their tokens. The form is in docs/wire.md; C carries the bytes.
 
-An annex is records, `[kind, size, payload]`. On its way to the client each is wrapped in the tokens
-that it came with, so that who merges rows, or cuts them off at an end, still can tell whose it is.
+The extras of a row are records, `[kind, size, payload]`. The processor wraps them in the tokens of
+their row. So it can merge rows, or cut a row off at an end, and each entry keeps its token.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from numpy.typing import NDArray
 
 from tokenpipe._core import MAX_ERROR
 from tokenpipe.errors import FrameError, RowError
-from tokenpipe.extras import RowAnnex
+from tokenpipe.extras import RowExtras
 
-PROMPT_LOGPROBS, POOLED, MASKS, DRAFTS, DRAFT_LOGPROBS, REASONING, EXTRA, CACHED = range(1, 9)
+PROMPT_LOGPROBS, POOLED, MASKS, DRAFTS, DRAFT_LOGPROBS, REASONING, CUSTOM, CACHED = range(1, 9)
 ERROR = 9
 
 RECORD = struct.Struct("<BI")  # kind, bytes of its payload
@@ -47,26 +47,26 @@ class Scores(NamedTuple):
 # --- making -------------------------------------------------------------------------------------
 
 
-def pack_annex(annex: RowAnnex, count: int) -> bytes:
+def pack_extras(extras: RowExtras, count: int) -> bytes:
     """Return the records of a row with `count` tokens. RowError says what does not fit."""
     parts: list[bytes] = []
 
     def put(kind: int, *payload: bytes) -> None:
         parts.extend((RECORD.pack(kind, sum(map(len, payload))), *payload))
 
-    if annex.prompt_logprobs is not None:
-        position, *arrays = annex.prompt_logprobs
+    if extras.prompt_logprobs is not None:
+        position, *arrays = extras.prompt_logprobs
         if not 0 <= position < 1 << 31:
             raise RowError(f"prompt_logprobs: there is no position {position}")
         put(PROMPT_LOGPROBS, _U32.pack(position), *_scores("prompt_logprobs", arrays))
-    if annex.pooled is not None:
-        pooled = _floats("pooled", annex.pooled)
+    if extras.pooled is not None:
+        pooled = _floats("pooled", extras.pooled)
         if pooled.ndim > MOST_DIMENSIONS:
             raise RowError(f"pooled: {pooled.ndim} dimensions, {MOST_DIMENSIONS} are the most")
         shape = bytes([pooled.ndim]) + struct.pack(f"<{pooled.ndim}I", *pooled.shape)
         put(POOLED, shape, pooled.tobytes())
-    if annex.sampling_masks is not None:
-        masks = [None if m is None else np.asarray(m) for m in annex.sampling_masks]
+    if extras.sampling_masks is not None:
+        masks = [None if m is None else np.asarray(m) for m in extras.sampling_masks]
         _at_most(count, len(masks), "sampling_masks")
         sizes = [NO_MASK if mask is None else mask.size for mask in masks]
         filled = [mask for mask in masks if mask is not None and mask.size]
@@ -74,22 +74,22 @@ def pack_annex(annex: RowAnnex, count: int) -> bytes:
             raise RowError("sampling_masks: int32 or int64 [ids] is needed for each token")
         ids = _ints("sampling_masks", np.concatenate(filled)).tobytes() if filled else b""
         put(MASKS, struct.pack(f"<I{len(sizes)}I", len(sizes), *sizes), ids)
-    if annex.draft_token_ids is not None:
-        drafts = _ints("draft_token_ids", annex.draft_token_ids)
+    if extras.draft_token_ids is not None:
+        drafts = _ints("draft_token_ids", extras.draft_token_ids)
         _at_most(count, drafts.size, "draft_token_ids")
         put(DRAFTS, drafts.tobytes())
-    if annex.draft_logprobs is not None:
-        scores = _scores("draft_logprobs", annex.draft_logprobs)
+    if extras.draft_logprobs is not None:
+        scores = _scores("draft_logprobs", extras.draft_logprobs)
         _at_most(count, SHAPE.unpack(scores[0])[0], "draft_logprobs")
         put(DRAFT_LOGPROBS, *scores)
-    if annex.reasoning_tokens is not None:
-        put(REASONING, _number("reasoning_tokens", annex.reasoning_tokens))
-    if annex.extra:
-        put(EXTRA, bytes(annex.extra))
-    if annex.cached_tokens is not None:
-        put(CACHED, _number("cached_tokens", annex.cached_tokens))
-    if annex.error or annex.error_field:
-        put(ERROR, *_error_parts(annex.error, annex.error_field))
+    if extras.reasoning_tokens is not None:
+        put(REASONING, _number("reasoning_tokens", extras.reasoning_tokens))
+    if extras.custom:
+        put(CUSTOM, bytes(extras.custom))
+    if extras.cached_tokens is not None:
+        put(CACHED, _number("cached_tokens", extras.cached_tokens))
+    if extras.error or extras.error_field:
+        put(ERROR, *_error_parts(extras.error, extras.error_field))
     return b"".join(parts)
 
 
@@ -258,7 +258,7 @@ KINDS: dict[int, tuple[str, Callable[[Record], Any]]] = {
     DRAFTS: ("draft_token_ids", _drafts),
     DRAFT_LOGPROBS: ("draft_logprobs", Record.scores),
     REASONING: ("reasoning_tokens", _one),
-    EXTRA: ("extra", Record.rest),
+    CUSTOM: ("custom", Record.rest),
     CACHED: ("cached_tokens", _one),
     ERROR: ("error", _error),
 }

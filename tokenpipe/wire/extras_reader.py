@@ -1,4 +1,4 @@
-"""Read the annexes of one request as they come, and lay them beside its tokens."""
+"""Read the extras of one request as they come, and lay them beside its tokens."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from typing import Any
 from numpy.typing import NDArray
 
 from tokenpipe.errors import FrameError
-from tokenpipe.types import OutputAnnex, TokenLogprobs
+from tokenpipe.types import OutputExtras, TokenLogprobs
 
 from .extras_codec import (
     CACHED,
+    CUSTOM,
     DRAFT_LOGPROBS,
     DRAFTS,
-    EXTRA,
     MASKS,
     POOLED,
     PROMPT_LOGPROBS,
@@ -38,10 +38,10 @@ class _Row:
     told: bool = False  # what is not per token was given
 
 
-class AnnexReader:
-    """Take the bytes of a request's annexes in order, give back what belongs to its tokens.
+class ExtrasReader:
+    """Take the bytes of a request's extras in order, give back what belongs to its tokens.
 
-    For readers of whole frames, row by row: `take(annex, offset, offset + count, finished)`, with
+    For readers of whole frames, row by row: `take(extras, offset, offset + count, finished)`, with
     the row's part of `OutputFrame.extras`.
 
     Args:
@@ -58,35 +58,35 @@ class AnnexReader:
         self._prompt: list[TokenLogprobs | None] = []
         self._prompt_has = 0
         self._pooled: Any = None
-        self._extras: list[tuple[int, bytes]] = []
+        self._custom: list[tuple[int, bytes]] = []
         self._reasoning: int | None = None
         self._cached: int | None = None
 
-    def take(self, data: bytes, begin: int, end: int, last: bool = False) -> OutputAnnex | None:
+    def take(self, data: bytes, begin: int, end: int, last: bool = False) -> OutputExtras | None:
         """Take more bytes; return what belongs to output tokens begin to end - 1, None if nothing.
 
         What came beside no token belongs to the next one, or to the `last` output. FrameError
-        where the bytes are no annexes.
+        where the bytes are no extras.
         """
         if data:
             self._read(self._data + data)
-        annex = OutputAnnex()
+        extras = OutputExtras()
         some = False
         left = []
         for row in self._rows:
             if row.offset < end or last:
                 self._tell(row)
-                some |= _lay(row, annex, begin, end)
+                some |= _lay(row, extras, begin, end)
             if self._keep or (row.offset + max(row.count, 1) > end and not last):
                 left.append(row)
         self._rows = left
-        some |= self._whole(annex)
-        return annex if some else None
+        some |= self._whole(extras)
+        return extras if some else None
 
     def usage(self, output_tokens: int, cached: int = 0) -> tuple[int, int | None]:
         """Return what a request's usage has beside its tokens: (cached, reasoning or None).
 
-        `output_tokens` is how many it has; `cached` counts where no annex says it.
+        `output_tokens` is how many it has; `cached` counts where no extras say it.
         """
         known = cached if self._cached is None else min(self._cached, self._prompt_tokens)
         reasoning = self._reasoning
@@ -98,7 +98,7 @@ class AnnexReader:
             offset, count, skip, size = WRAP.unpack_from(data, at)
             body = at + WRAP.size
             if offset < self._end:
-                raise FrameError(f"an annex of token {offset} behind those of {self._end - 1}")
+                raise FrameError(f"extras of token {offset} behind those of {self._end - 1}")
             if size > len(data) - body:
                 break
             parts = dict(records(data[body : body + size], 0, size))
@@ -116,8 +116,8 @@ class AnnexReader:
             self._add_prompt(*found)
         if (pooled := row.parts.get(POOLED)) is not None:
             self._pooled = pooled
-        if (extra := row.parts.get(EXTRA)) is not None:
-            self._extras.append((row.offset, extra))
+        if (custom := row.parts.get(CUSTOM)) is not None:
+            self._custom.append((row.offset, custom))
         if (reasoning := row.parts.get(REASONING)) is not None:
             self._reasoning = reasoning
         if (cached := row.parts.get(CACHED)) is not None:
@@ -135,17 +135,17 @@ class AnnexReader:
         self._prompt += fresh[max(0, self._prompt_has - position) :]
         self._prompt_has = end
 
-    def _whole(self, annex: OutputAnnex) -> bool:
-        """Put what is not per token into the annex; False where there is none."""
-        annex.prompt_logprobs = list(self._prompt) or None
-        annex.pooled = self._pooled
-        annex.extras = list(self._extras) or None
+    def _whole(self, extras: OutputExtras) -> bool:
+        """Put what is not per token into the extras; False where there is none."""
+        extras.prompt_logprobs = list(self._prompt) or None
+        extras.pooled = self._pooled
+        extras.custom = list(self._custom) or None
         if not self._keep:
-            self._prompt, self._pooled, self._extras = [], None, []
-        return bool(annex.prompt_logprobs or annex.extras) or annex.pooled is not None
+            self._prompt, self._pooled, self._custom = [], None, []
+        return bool(extras.prompt_logprobs or extras.custom) or extras.pooled is not None
 
 
-def _lay(row: _Row, annex: OutputAnnex, begin: int, end: int) -> bool:
+def _lay(row: _Row, extras: OutputExtras, begin: int, end: int) -> bool:
     """Put what a row says of each token beside the tokens begin to end - 1."""
     first, until = max(begin, row.offset), min(end, row.offset + row.count)
     if until <= first:
@@ -158,10 +158,10 @@ def _lay(row: _Row, annex: OutputAnnex, begin: int, end: int) -> bool:
         values = read(entries, row.skip + first - row.offset, row.skip + until - row.offset)
         if not values:
             continue
-        column = getattr(annex, name)
+        column = getattr(extras, name)
         if column is None:
             column = [None] * (end - begin)
-            setattr(annex, name, column)
+            setattr(extras, name, column)
         column[first - begin : first - begin + len(values)] = values
         laid = True
     return laid

@@ -120,12 +120,12 @@ class StepFrame:
 
     @property
     def extras_len(self) -> U32:
-        """Return how many bytes of annex each row has."""
+        """Return how many bytes of extras each row has."""
         return _column(self.columns, StepColumn.EXTRAS_LEN, np.uint32, self.rows)
 
     @property
     def extras_bytes(self) -> bytes:
-        """Return the annexes, rows one after another."""
+        """Return the extras, rows one after another."""
         return self.columns.get(StepColumn.EXTRAS, b"")
 
 
@@ -256,7 +256,7 @@ class OutputFrame:
 
     @property
     def extras_len(self) -> U32:
-        """Return how many bytes of its request's annexes each row brings."""
+        """Return how many bytes of its request's extras each row brings."""
         return _column(self.columns, OutputColumn.EXTRAS_LEN, np.uint32, self.rows)
 
     @property
@@ -266,12 +266,12 @@ class OutputFrame:
 
     @property
     def extras_offset(self) -> U64:
-        """Return how many bytes of its request's annexes lie before each row's, if it has any."""
+        """Return how many bytes of its request's extras lie before each row's, if it has any."""
         return _column(self.columns, OutputColumn.EXTRAS_OFFSET, np.uint64, self.rows)
 
     @property
     def extras(self) -> list[bytes]:
-        """Return each row's part of its request's annexes, for that request's `AnnexReader`."""
+        """Return each row's part of its request's extras, for that request's `ExtrasReader`."""
         ends = np.cumsum(self.extras_len, dtype=np.int64).tolist()
         data = self.extras_bytes
         return [data[start:end] for start, end in zip([0, *ends], ends, strict=False)]

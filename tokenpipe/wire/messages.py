@@ -89,7 +89,7 @@ class Bind:
     spaces_between_special_tokens: Yes = True
     prompt_tail: TokenIds = ()
     prompt_cut: Yes = False  # the prompt has more than its tail
-    annex_offset: U64 = 0  # bytes of annexes that its client was sent
+    extras_offset: U64 = 0  # bytes of extras that its client was sent
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,7 +170,7 @@ class HandleRescheduled:
     output_token_ids: TokenIds = ()
     text_offset: U32 = 0  # bytes of text that its client has
     text_tail: Extra = b""  # what was held back, in case that nothing follows
-    annex_offset: U64 = 0  # bytes of annexes that its client has
+    extras_offset: U64 = 0  # bytes of extras that its client has
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,7 +181,7 @@ class HandlePrefilled:
     output_token_ids: TokenIds
     text_offset: U32 = 0
     text_tail: Extra = b""
-    annex_offset: U64 = 0
+    extras_offset: U64 = 0
 
 
 @dataclass(frozen=True, slots=True)

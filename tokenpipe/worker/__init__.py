@@ -7,7 +7,7 @@ class in a process of its own. Nothing here imports a framework.
 from .arrays import StepLogprobs, as_array, logprob_columns
 from .declared import model_card_of
 from .executor import EngineSpec, Executor, RankPlace, StepRows
-from .extras_columns import annex_columns, tensors_of, with_arrays
+from .extras_columns import extras_columns, tensors_of, with_arrays
 from .protocols import PlanLane, Publishes
 from .publisher import Publisher
 from .step_lane import StepLane, StepLaneReader
@@ -28,8 +28,8 @@ __all__ = [
     "StepRows",
     "SyntheticEngine",
     "WorkerLoop",
-    "annex_columns",
     "as_array",
+    "extras_columns",
     "logprob_columns",
     "model_card_of",
     "tensors_of",

@@ -8,7 +8,7 @@ from importlib import import_module
 from typing import Any, Protocol
 
 from tokenpipe.errors import ConfigError
-from tokenpipe.extras import RowAnnex
+from tokenpipe.extras import RowExtras
 from tokenpipe.topology import Topology
 from tokenpipe.wire import StepBind
 
@@ -28,7 +28,7 @@ class StepRows:
         counts: tokens of each row, int [rows]; None is one each.
         logprobs: a `StepLogprobs`.
         status: `RowStatus` of each row, uint8 [rows]; None is all OK.
-        annexes: what goes beside the tokens of some rows, by index of the row.
+        extras: what goes beside the tokens of some rows, by index of the row.
         drained: handles for which `free` returned True, and which no later step has a row of. Each
             is named once.
     """
@@ -38,7 +38,7 @@ class StepRows:
     counts: Any = None
     logprobs: StepLogprobs | None = None
     status: Any = None
-    annexes: Mapping[int, RowAnnex] | None = None
+    extras: Mapping[int, RowExtras] | None = None
     drained: Sequence[int] = ()
 
 

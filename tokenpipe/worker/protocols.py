@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Protocol
 
-from tokenpipe.extras import RowAnnex
+from tokenpipe.extras import RowExtras
 from tokenpipe.wire import StepPlan
 
 
@@ -35,7 +35,7 @@ class Publishes(Protocol):
         logprobs: Any = None,
         drained: Any = None,
         *,
-        annexes: Mapping[int, RowAnnex] | None = None,
+        extras: Mapping[int, RowExtras] | None = None,
     ) -> None:
         """Send one step."""
 

@@ -17,14 +17,14 @@ from typing_extensions import Self
 
 from tokenpipe._core import SENT_LOOK, StepPacker
 from tokenpipe.errors import ConfigError, FrameTooLarge
-from tokenpipe.extras import RowAnnex
+from tokenpipe.extras import RowExtras
 from tokenpipe.instance import ForkGuard, Instance, RoleLock, when_dropped, worker_lane
 from tokenpipe.topology import Topology
 from tokenpipe.transport import LaneSender, Peer, Role, new_incarnation, open_sender, wait_welcome
 from tokenpipe.wire import RankFailed, pack_control
 
 from .arrays import StepLogprobs, as_array, logprob_columns
-from .extras_columns import annex_columns
+from .extras_columns import extras_columns
 
 BUSY_POLL_S = 0.1
 
@@ -102,7 +102,7 @@ class Publisher:
         logprobs: StepLogprobs | tuple[Any, Any, Any] | None = None,
         drained: Any = None,
         step_ns: int | None = None,
-        annexes: Mapping[int, RowAnnex] | None = None,
+        extras: Mapping[int, RowExtras] | None = None,
     ) -> None:
         """Send one step; returns when the frame is with the transport.
 
@@ -120,7 +120,7 @@ class Publisher:
             drained: int64 handles that will have no more rows, each named once; may stand alone,
                 with no rows.
             step_ns: monotonic nanoseconds when the step's tokens were ready; None is now.
-            annexes: what goes beside the tokens of some rows, by index of the row. Of a row that
+            extras: what goes beside the tokens of some rows, by index of the row. Of a row that
                 is not OK or FINISHED it may be dropped.
 
         A token that is negative or outside the vocabulary turns its own row into an error; the
@@ -139,14 +139,14 @@ class Publisher:
         if not self.sends:
             return
         # Called with cold caches by a thread that computes: few bytecodes, the rest is in C.
-        if logprobs is None and not annexes:
+        if logprobs is None and not extras:
             sent = self._send_next(step, step_ns, handles, tokens, counts, status, drained)
             if not sent:
                 return
             if sent <= SENT_LOOK:
                 self._lane.look(sent)
                 return
-        self._publish(step, step_ns, handles, tokens, counts, status, drained, logprobs, annexes)
+        self._publish(step, step_ns, handles, tokens, counts, status, drained, logprobs, extras)
 
     def _publish(
         self,
@@ -158,15 +158,15 @@ class Publisher:
         status: Any,
         drained: Any,
         logprobs: StepLogprobs | tuple[Any, Any, Any] | None,
-        annexes: Mapping[int, RowAnnex] | None,
+        extras: Mapping[int, RowExtras] | None,
     ) -> None:
         """Publish what has more than tokens, or what the lane did not take at once."""
         if not self._lane.ready:  # the welcome of a new processor may be there by now
             self._lane.poll()
         handles = as_array(handles, np.int64, "handles")
         more: tuple[Any, ...] = logprob_columns(logprobs, len(handles))
-        if annexes:
-            more += annex_columns(annexes, len(handles), counts)
+        if extras:
+            more += extras_columns(extras, len(handles), counts)
         try:
             frame = self._packer.pack_next(
                 step, step_ns, handles, tokens, counts, status, drained, *more

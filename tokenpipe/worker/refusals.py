@@ -9,7 +9,7 @@ from collections.abc import Callable
 import numpy as np
 
 from tokenpipe.errors import FieldError, RequestRefused
-from tokenpipe.extras import RowAnnex
+from tokenpipe.extras import RowExtras
 from tokenpipe.logs import RateLimit
 from tokenpipe.types import RowStatus
 from tokenpipe.wire import StepBind
@@ -24,7 +24,7 @@ class Refusals:
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._limit = RateLimit(1.0, clock)
-        self._rows: dict[int, tuple[RowStatus, RowAnnex]] = {}  # by handle
+        self._rows: dict[int, tuple[RowStatus, RowExtras]] = {}  # by handle
 
     def __bool__(self) -> bool:
         """Return whether a refusal waits to be published."""
@@ -36,20 +36,20 @@ class Refusals:
             status, why, field = RowStatus.REFUSED, str(error), error.field or ""
         else:
             status, why, field = RowStatus.ERROR, f"{type(error).__name__}: {error}", ""
-        self._rows[binding.handle] = status, RowAnnex(error=why, error_field=field)
+        self._rows[binding.handle] = status, RowExtras(error=why, error_field=field)
         said = f"request {binding.key:#x} is refused: {why}"
         self._limit.log(_log, logging.WARNING, "refused", said)
 
     def take(self) -> StepRows:
         """Return a row without tokens for each refused request, and forget them."""
         rows, self._rows = self._rows, {}
-        status, annexes = zip(*rows.values(), strict=True)
+        status, extras = zip(*rows.values(), strict=True)
         return StepRows(
             np.fromiter(rows, np.int64, len(rows)),
             np.zeros(0, np.int32),
             np.zeros(len(rows), np.int32),
             status=np.array(status, np.uint8),
-            annexes=dict(enumerate(annexes)),
+            extras=dict(enumerate(extras)),
         )
 
     def clear(self) -> None:

@@ -52,7 +52,7 @@ class StepSender:
                 rows.status,
                 rows.logprobs,
                 drained,
-                annexes=rows.annexes,
+                extras=rows.extras,
             )
         except LaneFull as full:
             return self._send_late(rows, drained, full)
@@ -81,7 +81,7 @@ class StepSender:
             rows.status,
             rows.logprobs,
             drained,
-            annexes=rows.annexes,
+            extras=rows.extras,
         )
 
     def _send_late(self, rows: StepRows, drained: I64 | None, full: LaneFull) -> bool:

@@ -15,20 +15,20 @@ from tests.pipeline.test_text_params import Asking, Served
 from tests.processor import beside
 from tokenpipe import (
     AbortRequested,
-    AnnexReader,
     Client,
+    ExtrasReader,
     Finished,
     FinishReason,
     FrameTooLarge,
-    OutputAnnex,
+    OutputExtras,
     Pipeline,
     Released,
     Request,
     RequestOutput,
     RequestOutputKind,
     Rescheduled,
-    RowAnnex,
     RowError,
+    RowExtras,
     RowStatus,
     SamplingParams,
     StepLogprobs,
@@ -55,10 +55,12 @@ def ask(served: Served, **params: object) -> tuple[Asking, Request]:
     return asking, served.until(Submitted).request
 
 
-def publish(served: Served, handle: int, tokens: list[int], annex: RowAnnex | None = None) -> None:
+def publish(
+    served: Served, handle: int, tokens: list[int], extras: RowExtras | None = None
+) -> None:
     served.step += 1
-    annexes = {} if annex is None else {0: annex}
-    served.pub.publish(served.step, [handle], tokens, counts=[len(tokens)], annexes=annexes)
+    by_row = {} if extras is None else {0: extras}
+    served.pub.publish(served.step, [handle], tokens, counts=[len(tokens)], extras=by_row)
 
 
 def preempt(served: Served, handle: int) -> Rescheduled:
@@ -82,17 +84,17 @@ def whole(outputs: list[RequestOutput], kind: RequestOutputKind) -> RequestOutpu
     """Return everything as one output: the last one, or the deltas put together."""
     if kind != RequestOutputKind.DELTA:
         return outputs[-1]
-    annex = OutputAnnex([], None, [], [], [], [])
-    made = RequestOutput("", 0, 0, [], annex=annex)
+    extras = OutputExtras([], None, [], [], [], [])
+    made = RequestOutput("", 0, 0, [], extras=extras)
     for out in outputs:
         n = len(out.token_ids)
         assert out.offset == len(made.token_ids)
         made.token_ids += out.token_ids
-        annex.prompt_logprobs += out.prompt_logprobs or []  # type: ignore[operator]
-        annex.sampling_masks += out.sampling_masks or [None] * n  # type: ignore[operator]
-        annex.draft_token_ids += out.draft_token_ids or [None] * n  # type: ignore[operator]
-        annex.draft_logprobs += out.draft_logprobs or [None] * n  # type: ignore[operator]
-        annex.extras += out.extras or []  # type: ignore[operator]
+        extras.prompt_logprobs += out.prompt_logprobs or []  # type: ignore[operator]
+        extras.sampling_masks += out.sampling_masks or [None] * n  # type: ignore[operator]
+        extras.draft_token_ids += out.draft_token_ids or [None] * n  # type: ignore[operator]
+        extras.draft_logprobs += out.draft_logprobs or [None] * n  # type: ignore[operator]
+        extras.custom += out.custom or []  # type: ignore[operator]
     return made
 
 
@@ -101,16 +103,16 @@ def test_all_that_a_row_may_carry(served: Served, kind: RequestOutputKind) -> No
     """A chunked prefill, rows of several tokens, a preemption, a stop in the middle of a row."""
     asking, request = ask(served, stop_token_ids=(99,), output_kind=kind)
     handle = served.bind(request, 0)
-    publish(served, handle, [], beside.row_annex([], b"chunk 1", prompt=2, at=1))
-    publish(served, handle, [], beside.row_annex([], b"chunk 2", prompt=2, at=3))
-    publish(served, handle, [10, 11], beside.row_annex([10, 11], b"row 1"))
+    publish(served, handle, [], beside.row_extras([], b"chunk 1", prompt=2, at=1))
+    publish(served, handle, [], beside.row_extras([], b"chunk 2", prompt=2, at=3))
+    publish(served, handle, [10, 11], beside.row_extras([10, 11], b"row 1"))
     publish(served, handle, [12])
-    publish(served, handle, [], RowAnnex(extra=b"forgotten: its binding ends before a token"))
+    publish(served, handle, [], RowExtras(custom=b"forgotten: its binding ends before a token"))
     assert preempt(served, handle).output_token_ids == [10, 11, 12]
     handle = served.bind(request, 1)
-    publish(served, handle, [13], beside.row_annex([13], b"row 2", prompt=4, at=1))
-    row = beside.row_annex([14, 99, 15])
-    publish(served, handle, [14, 99, 15], RowAnnex(
+    publish(served, handle, [13], beside.row_extras([13], b"row 2", prompt=4, at=1))
+    row = beside.row_extras([14, 99, 15])
+    publish(served, handle, [14, 99, 15], RowExtras(
         sampling_masks=row.sampling_masks,
         draft_token_ids=row.draft_token_ids,
         draft_logprobs=row.draft_logprobs,
@@ -124,11 +126,11 @@ def test_all_that_a_row_may_carry(served: Served, kind: RequestOutputKind) -> No
     assert last.usage == Usage(len(PROMPT), 6, 0, reasoning_tokens=4)
     got = whole(asking.outputs, kind)
     tokens = [10, 11, 12, 13, 14, 99]
-    assert got.token_ids == tokens and got.annex is not None
-    beside.check(got.annex, tokens, [True, True, False, True, True, True])
+    assert got.token_ids == tokens and got.extras is not None
+    beside.check(got.extras, tokens, [True, True, False, True, True, True])
     assert got.prompt_logprobs == beside.prompt_of(5)
-    extras = [(0, b"chunk 1"), (0, b"chunk 2"), (0, b"row 1"), (3, b"row 2")]
-    assert got.extras == extras
+    custom = [(0, b"chunk 1"), (0, b"chunk 2"), (0, b"row 1"), (3, b"row 2")]
+    assert got.custom == custom
     let_go(served, handle)
 
 
@@ -144,7 +146,7 @@ def test_a_request_that_makes_no_tokens_is_finished_by_its_worker(served: Served
         [],
         counts=[0],
         status=[RowStatus.FINISHED],
-        annexes={0: RowAnnex(pooled=pooled)},
+        extras={0: RowExtras(pooled=pooled)},
     )
     finished = served.until(Finished)
     assert (finished.finish_reason, finished.output_tokens) == (FinishReason.STOP, 0)
@@ -157,12 +159,12 @@ def test_a_request_that_makes_no_tokens_is_finished_by_its_worker(served: Served
     let_go(served, handle)
 
 
-def test_an_annex_larger_than_a_frame_comes_in_pieces(served: Served) -> None:
+def test_extras_larger_than_a_frame_come_in_pieces(served: Served) -> None:
     asking, request = ask(served, max_tokens=2)
     handle = served.bind(request, 0)
     mask = np.random.default_rng(5).integers(0, 1 << 31, 3_000_000)  # 12 MB
-    publish(served, handle, [7], RowAnnex(sampling_masks=[mask], extra=b"x"))
-    publish(served, handle, [8], RowAnnex(draft_token_ids=[9]))
+    publish(served, handle, [7], RowExtras(sampling_masks=[mask], custom=b"x"))
+    publish(served, handle, [8], RowExtras(draft_token_ids=[9]))
     served.until(Finished)
     served.join(asking)
     got = whole(asking.outputs, RequestOutputKind.DELTA)
@@ -179,32 +181,32 @@ def test_what_no_lane_carries_is_refused_and_the_step_can_be_published_again(
     handle = served.bind(request, 0)
     most = served.pipe.topology.bounds.max_frame_bytes
     with pytest.raises(FrameTooLarge, match=rf"step 1: lane w0.0: .* the bound of {most}"):
-        publish(served, handle, [7], RowAnnex(extra=bytes(most + 100)))
-    with pytest.raises(RowError, match=r"annexes: there is no row 1 of 1"):
-        served.pub.publish(1, [handle], [7], annexes={1: RowAnnex(extra=b"x")})
-    with pytest.raises(RowError, match=r"annexes\[0\]: draft_token_ids: 2 entries"):
-        publish(served, handle, [7], RowAnnex(draft_token_ids=[1, 2]))
-    publish(served, handle, [7], RowAnnex(extra=b"x"))
+        publish(served, handle, [7], RowExtras(custom=bytes(most + 100)))
+    with pytest.raises(RowError, match=r"extras: there is no row 1 of 1"):
+        served.pub.publish(1, [handle], [7], extras={1: RowExtras(custom=b"x")})
+    with pytest.raises(RowError, match=r"extras\[0\]: draft_token_ids: 2 entries"):
+        publish(served, handle, [7], RowExtras(draft_token_ids=[1, 2]))
+    publish(served, handle, [7], RowExtras(custom=b"x"))
     served.until(Finished)
     served.join(asking)
-    assert [out.extras for out in asking.outputs] == [[(0, b"x")]]
+    assert [out.custom for out in asking.outputs] == [[(0, b"x")]]
     let_go(served, handle)
 
 
 @pytest.mark.case("B50")
-def test_bytes_that_are_no_annex_end_their_request_alone(
+def test_bytes_that_are_no_extras_end_their_request_alone(
     served: Served, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     bad, request = ask(served)
     first = served.bind(request, 0)
     good, request = ask(served, max_tokens=2)
     second = served.bind(request, 1)
-    lengths, annex = np.array([4, 6], np.uint32), b"junk\x07\x01\0\0\0x"
-    columns = "tokenpipe.worker.publisher.annex_columns"
+    lengths, extras = np.array([4, 6], np.uint32), b"junk\x07\x01\0\0\0x"
+    columns = "tokenpipe.worker.publisher.extras_columns"
     with monkeypatch.context() as patch:  # a writer in another language
-        patch.setattr(columns, lambda *given: (lengths, annex))
+        patch.setattr(columns, lambda *given: (lengths, extras))
         served.step += 1
-        served.pub.publish(served.step, [first, second], [5, 6], annexes={0: RowAnnex()})
+        served.pub.publish(served.step, [first, second], [5, 6], extras={0: RowExtras()})
     asked = served.until(AbortRequested)
     assert isinstance(asked, AbortRequested)
     with served.pipe.commands() as cmd:
@@ -216,7 +218,7 @@ def test_bytes_that_are_no_annex_end_their_request_alone(
     assert bad.outputs[-1].finish_reason == FinishReason.ERROR
     assert (bad.outputs[-1].error or "").startswith("extras: ")
     assert good.outputs[-1].finish_reason == FinishReason.LENGTH
-    assert whole(good.outputs, RequestOutputKind.DELTA).extras == [(0, b"x")]
+    assert whole(good.outputs, RequestOutputKind.DELTA).custom == [(0, b"x")]
     let_go(served, first, second)
 
 
@@ -225,20 +227,20 @@ def test_frames_have_them_too(runtime_dir: Path) -> None:
         key = r.submit(tokens=3)
         handle = r.bind(key, 0)
         r.reading.clear()
-        r.publish([(handle, ())], annexes={0: RowAnnex(extra=b"before")})
-        r.publish([(handle, (10, 11))], annexes={0: beside.row_annex([10, 11])})
-        r.publish([(handle, (12,))], annexes={0: RowAnnex(reasoning_tokens=2)})
+        r.publish([(handle, ())], extras={0: RowExtras(custom=b"before")})
+        r.publish([(handle, (10, 11))], extras={0: beside.row_extras([10, 11])})
+        r.publish([(handle, (12,))], extras={0: RowExtras(reasoning_tokens=2)})
         r.until(lambda: r.outcome_of(handle))
-        reader, tokens, found = AnnexReader(), 0, []
+        reader, tokens, found = ExtrasReader(), 0, []
         while not r.ended(key):
             for frame in r.clients[0].frames(timeout_s=1.0):
                 r.apply(frame)
-                (annex,), (count,) = frame.extras, frame.counts.tolist()
-                found.append(reader.take(annex, tokens, tokens + count, bool(frame.finish[0])))
+                (extras,), (count,) = frame.extras, frame.counts.tolist()
+                found.append(reader.take(extras, tokens, tokens + count, bool(frame.finish[0])))
                 tokens += count
-        annexes = [annex for annex in found if annex is not None]
-        assert [extra for annex in annexes for extra in annex.extras or []] == [(0, b"before")]
-        drafts = [draft for annex in annexes for draft in annex.draft_token_ids or []]
+        taken = [extras for extras in found if extras is not None]
+        assert [custom for one in taken for custom in one.custom or []] == [(0, b"before")]
+        drafts = [draft for one in taken for draft in one.draft_token_ids or []]
         assert drafts[:2] == [beside.draft_of(10), beside.draft_of(11)]
         assert reader.usage(3) == (0, 2)
         r.publish(drained=[handle])

@@ -1,4 +1,4 @@
-"""Annexes at the client: once each, beside their tokens; what is none harms its own request."""
+"""Extras at the client: once each, beside their tokens; what is none harms its own request."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.client.test_client_core import ERROR, LENGTH, STOP, make_core
 from tests.processor import beside
 from tokenpipe._core import Inbox, Stream
 from tokenpipe.client import ClientCore
-from tokenpipe.extras import RowAnnex
+from tokenpipe.extras import RowExtras
 from tokenpipe.types import (
     FinishReason,
     RequestOutput,
@@ -23,12 +23,12 @@ from tokenpipe.types import (
     SamplingParams,
     Usage,
 )
-from tokenpipe.wire import Cancel, pack_annex
+from tokenpipe.wire import Cancel, pack_extras
 from tokenpipe.wire.extras_codec import WRAP
 
 
-def wrap(annex: bytes, offset: int, count: int) -> bytes:
-    return WRAP.pack(offset, count, 0, len(annex)) + annex
+def wrap(extras: bytes, offset: int, count: int) -> bytes:
+    return WRAP.pack(offset, count, 0, len(extras)) + extras
 
 
 def wrapped(tokens: list[int], offset: int, extra: bytes = b"") -> bytes:
@@ -42,21 +42,21 @@ def start(core: ClientCore[Stream], kind: RequestOutputKind = RequestOutputKind.
 
 @given(st.data())
 @pytest.mark.parametrize("kind", list(RequestOutputKind))
-def test_any_rows_in_any_repetition_give_each_annex_once(
+def test_any_rows_in_any_repetition_give_all_extras_once(
     kind: RequestOutputKind, data: st.DataObject
 ) -> None:
     core = make_core()
     stream = start(core, kind)
     tokens = list(range(100, 100 + data.draw(st.integers(1, 12))))
-    whole, ends = b"", [0]  # bytes of annexes that must be there with so many tokens
-    extras: list[tuple[int, bytes]] = []
+    whole, ends = b"", [0]  # bytes of extras that must be there with so many tokens
+    custom: list[tuple[int, bytes]] = []
     while len(ends) <= len(tokens):
         at = len(ends) - 1
         some = tokens[at : at + data.draw(st.integers(1, 3))]
         whole += wrapped(some, at, bytes([at]))
-        extras.append((at, bytes([at])))
+        custom.append((at, bytes([at])))
         ends += [len(whole)] * len(some)
-    got: dict[str, list[Any]] = {"tokens": [], "masks": [], "drafts": [], "lps": [], "extras": []}
+    got: dict[str, list[Any]] = {"tokens": [], "masks": [], "drafts": [], "lps": [], "custom": []}
 
     def take() -> None:
         item = stream.take()
@@ -71,7 +71,7 @@ def test_any_rows_in_any_repetition_give_each_annex_once(
         got["masks"] += item.sampling_masks or [None] * n
         got["drafts"] += item.draft_token_ids or [None] * n
         got["lps"] += item.draft_logprobs or [None] * n
-        got["extras"] += item.extras or []
+        got["custom"] += item.custom or []
 
     have = 0
     for more in [*data.draw(st.lists(st.integers(0, 3), max_size=8)), len(tokens)]:
@@ -80,7 +80,7 @@ def test_any_rows_in_any_repetition_give_each_annex_once(
         byte = data.draw(st.integers(0, ends[back]))
         # a row may be ahead with its bytes, never behind
         end = data.draw(st.integers(ends[upto], len(whole)))
-        row = Row(stream.key, back, tokens[back:upto], annex=whole[byte:end], annex_offset=byte)
+        row = Row(stream.key, back, tokens[back:upto], extras=whole[byte:end], extras_offset=byte)
         core.feed(output_frame(row), 0.0)
         have = upto
         if data.draw(st.booleans()):
@@ -88,7 +88,7 @@ def test_any_rows_in_any_repetition_give_each_annex_once(
     core.feed(output_frame(Row(stream.key, have, [], LENGTH)), 0.0)
     take()
     assert stream.over
-    assert got["tokens"] == tokens and got["extras"] == extras
+    assert got["tokens"] == tokens and got["custom"] == custom
     assert [None if m is None else m.tolist() for m in got["masks"]] == [
         beside.mask_of(t) for t in tokens
     ]
@@ -100,22 +100,22 @@ def test_what_came_beside_no_token_comes_with_the_end() -> None:
     core = make_core()
     stream = start(core)
     pooled = np.array([[1.5, np.nan], [-np.inf, 0.0]], np.float32)
-    annex = pack_annex(RowAnnex(pooled=pooled, reasoning_tokens=0, extra=b"x"), 0)
-    core.feed(output_frame(Row(stream.key, 0, [], annex=wrap(annex, 0, 0))), 0.0)
+    extras = pack_extras(RowExtras(pooled=pooled, reasoning_tokens=0, custom=b"x"), 0)
+    core.feed(output_frame(Row(stream.key, 0, [], extras=wrap(extras, 0, 0))), 0.0)
     assert stream.take() is None  # alone it wakes nobody
     core.feed(output_frame(Row(stream.key, 0, [], STOP)), 0.0)
     item = stream.take()
     assert item is not None and item.finish_reason is FinishReason.STOP and item.token_ids == []
     assert item.pooled is not None and item.pooled.tobytes() == pooled.tobytes()
-    assert item.extras == [(0, b"x")] and item.usage == Usage(3, 0, 0, 0)
+    assert item.custom == [(0, b"x")] and item.usage == Usage(3, 0, 0, 0)
 
 
 def test_a_worker_knows_better_what_its_cache_had() -> None:
     for said, expected in ((2, 2), (9, 3)):
         core = make_core()
         stream = start(core)
-        annex = wrap(pack_annex(RowAnnex(cached_tokens=said), 1), 0, 1)
-        core.feed(output_frame(Row(stream.key, 0, [7], LENGTH, annex=annex)), 0.0)
+        extras = wrap(pack_extras(RowExtras(cached_tokens=said), 1), 0, 1)
+        core.feed(output_frame(Row(stream.key, 0, [7], LENGTH, extras=extras)), 0.0)
         item = stream.take()
         assert item is not None and item.usage == Usage(3, 1, expected, None)
 
@@ -125,10 +125,10 @@ def test_reasoning_is_in_the_usage_and_never_more_than_there_is() -> None:
     for said, tokens, expected in cases:
         core = make_core()
         stream = start(core)
-        annex = b""
+        extras = b""
         for at, reasoning in enumerate(said):
-            annex += wrap(pack_annex(RowAnnex(reasoning_tokens=reasoning), 1), at, 1)
-        core.feed(output_frame(Row(stream.key, 0, [7] * tokens, LENGTH, annex=annex)), 0.0)
+            extras += wrap(pack_extras(RowExtras(reasoning_tokens=reasoning), 1), at, 1)
+        core.feed(output_frame(Row(stream.key, 0, [7] * tokens, LENGTH, extras=extras)), 0.0)
         item = stream.take()
         assert item is not None and item.usage == Usage(3, tokens, 0, expected)
 
@@ -143,16 +143,16 @@ def test_reasoning_is_in_the_usage_and_never_more_than_there_is() -> None:
     ],
 )
 @pytest.mark.parametrize("finish", [0, STOP])
-def test_a_malformed_annex_ends_its_request_alone(bad: bytes, finish: int) -> None:
+def test_malformed_extras_end_their_request_alone(bad: bytes, finish: int) -> None:
     core = make_core()
     stream, other = start(core), start(core)
     rows = [
-        Row(stream.key, 0, [5], finish, annex=bad),
-        Row(other.key, 0, [6], annex=wrapped([6], 0)),
+        Row(stream.key, 0, [5], finish, extras=bad),
+        Row(other.key, 0, [6], extras=wrapped([6], 0)),
     ]
     core.feed(output_frame(*rows), 0.0)
     item = stream.take()
-    assert item is not None and item.token_ids == [5] and item.annex is None
+    assert item is not None and item.token_ids == [5] and item.extras is None
     assert item.finish_reason is FinishReason.ERROR
     assert item.error is not None and item.error.startswith("extras: ")
     assert item.usage == Usage(3, 1)
@@ -165,20 +165,20 @@ def test_a_malformed_annex_ends_its_request_alone(bad: bytes, finish: int) -> No
     assert fine.draft_token_ids == [None, None] and len(core) == 0
 
 
-def test_nothing_follows_a_malformed_annex() -> None:
+def test_nothing_follows_malformed_extras() -> None:
     core = make_core()
     stream = start(core)
-    core.feed(output_frame(Row(stream.key, 0, [5, 6, 7], annex=wrap(b"junk", 0, 3))), 0.0)
+    core.feed(output_frame(Row(stream.key, 0, [5, 6, 7], extras=wrap(b"junk", 0, 3))), 0.0)
     item = stream.take(1)
     assert item is not None and item.token_ids == [5] and item.usage == Usage(3, 1)
     assert item.finish_reason is FinishReason.ERROR
     assert stream.take() is None and stream.over
 
 
-def test_annexes_that_are_missing_end_the_request() -> None:
+def test_extras_that_are_missing_end_the_request() -> None:
     core = make_core()
     stream = start(core)
-    row = Row(stream.key, 0, [5], annex=wrapped([5], 0), annex_offset=1)
+    row = Row(stream.key, 0, [5], extras=wrapped([5], 0), extras_offset=1)
     core.feed(output_frame(row), 0.0)
     item = stream.take()
     assert item is not None and item.finish_reason is FinishReason.ERROR
@@ -188,16 +188,16 @@ def test_annexes_that_are_missing_end_the_request() -> None:
 
 @pytest.mark.case("B19")
 def test_who_had_nothing_to_take_is_not_slow() -> None:
-    """An annex larger than a stream may hold comes in pieces, before the token that it is of."""
+    """Extras larger than a stream may hold comes in pieces, before the token that it is of."""
     core = make_core(stream_bytes=400)
     stream = start(core)
-    annex = wrap(pack_annex(RowAnnex(extra=b"x" * 5000), 1), 0, 1)
-    for at in range(0, len(annex), 500):
-        piece = Row(stream.key, 0, [], annex=annex[at : at + 500], annex_offset=at)
+    extras = wrap(pack_extras(RowExtras(custom=b"x" * 5000), 1), 0, 1)
+    for at in range(0, len(extras), 500):
+        piece = Row(stream.key, 0, [], extras=extras[at : at + 500], extras_offset=at)
         core.feed(output_frame(piece), 0.0)
     core.feed(output_frame(Row(stream.key, 0, [5])), 0.0)
     item = stream.take()
-    assert item is not None and item.extras == [(0, b"x" * 5000)]
+    assert item is not None and item.custom == [(0, b"x" * 5000)]
     row = Row(stream.key, 1, [6] * 50)
     core.feed(output_frame(row), 0.0)
     core.feed(output_frame(Row(stream.key, 51, [6] * 60)), 0.0)  # now there was something
@@ -206,22 +206,22 @@ def test_who_had_nothing_to_take_is_not_slow() -> None:
     assert slow.error is not None and slow.error.startswith("slow_consumer")
 
 
-def test_taking_a_part_of_what_waits_takes_that_part_of_the_annex() -> None:
+def test_taking_a_part_of_what_waits_takes_that_part_of_the_extras() -> None:
     core = make_core()
     stream = start(core)
     tokens = [10, 11, 13, 14]
-    core.feed(output_frame(Row(stream.key, 0, tokens, annex=wrapped(tokens, 0, b"x"))), 0.0)
+    core.feed(output_frame(Row(stream.key, 0, tokens, extras=wrapped(tokens, 0, b"x"))), 0.0)
     first, second = stream.take(3), stream.take(3)
     assert first is not None and second is not None
     assert first.draft_token_ids == [beside.draft_of(t) for t in tokens[:3]]
     assert second.draft_token_ids == [beside.draft_of(14)]
-    assert first.extras == [(0, b"x")] and second.extras is None
+    assert first.custom == [(0, b"x")] and second.custom is None
 
 
-def test_an_end_from_elsewhere_has_its_annexes_too() -> None:
+def test_an_end_from_elsewhere_has_its_extras_too() -> None:
     core = make_core()
     stream = start(core)
-    core.feed(output_frame(Row(stream.key, 0, [5], annex=wrapped([5], 0))), 0.0)
+    core.feed(output_frame(Row(stream.key, 0, [5], extras=wrapped([5], 0))), 0.0)
     core.feed(output_frame(Row(stream.key, 0xFFFFFFFF, [], ERROR, error="gone")), 0.0)
     item = stream.take()
     assert item is not None and item.error == "gone"
@@ -254,7 +254,7 @@ def test_a_stream_that_is_dropped_while_its_extras_are_read_gives_nothing(
     tokens: list[int],
 ) -> None:
     inbox, stream, _ = stream_with(lambda: stream.drop())
-    inbox.feed(output_frame(Row(1, 0, tokens, STOP if not tokens else 0, annex=b"x")))
+    inbox.feed(output_frame(Row(1, 0, tokens, STOP if not tokens else 0, extras=b"x")))
     item = stream.take()
     assert stream.over and (item is None or item.token_ids == [])
     assert stream.take() is None
@@ -268,7 +268,7 @@ def test_a_take_within_a_take_gives_each_token_once() -> None:
             taken.append(stream.take())
 
     inbox, stream, reader = stream_with(take)
-    inbox.feed(output_frame(Row(1, 0, [5, 6], annex=b"x")))
+    inbox.feed(output_frame(Row(1, 0, [5, 6], extras=b"x")))
     taken.append(stream.take())
     assert [item.token_ids for item in taken if item is not None] == [[5, 6]]
 
@@ -279,7 +279,7 @@ def test_an_interrupted_reader_reads_no_bytes_twice_and_its_request_ends_with_an
             raise KeyboardInterrupt
 
     inbox, stream, reader = stream_with(interrupt)
-    inbox.feed(output_frame(Row(1, 0, [5, 6], annex=b"x")))
+    inbox.feed(output_frame(Row(1, 0, [5, 6], extras=b"x")))
     with pytest.raises(KeyboardInterrupt):
         stream.take()
     item = stream.take()
