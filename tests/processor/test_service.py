@@ -15,6 +15,7 @@ from tests.processor.shell import INCARNATION, Client, Shell, Worker
 from tokenpipe.errors import LaneError
 from tokenpipe.instance import command_lane, report_lane
 from tokenpipe.processor import CONTROL_BYTES, ProcessorService
+from tokenpipe.processor.cadence import FRAMES_PER_TURN
 from tokenpipe.transport import Gap, LaneReceiver, LaneSender, MemoryLane, Peer, new_incarnation
 from tokenpipe.types import make_handle
 from tokenpipe.wire import (
@@ -84,14 +85,20 @@ class Served:
     def of(self, kind: type) -> list[Any]:
         return [message for message in self.reported if isinstance(message, kind)]
 
-    def serve(self) -> tuple[Worker, Client]:
+    def serve(self, **options: Any) -> tuple[Worker, Client]:
         """Bring a worker and client 0, and a request of it into slot 0."""
         worker, client = self.shell.worker(), self.shell.client()
         self.until(lambda: self.of(RankOpened) and worker.lane.ready, worker.lane.poll)
         incarnation = self.of(RankOpened)[0].incarnation
         self.order(
             OpenClient(0, client.me.incarnation),
-            Bind(handle=HANDLE, rank_incarnation=incarnation, key=1, client=0, max_tokens=3),
+            Bind(
+                handle=HANDLE,
+                rank_incarnation=incarnation,
+                key=1,
+                client=0,
+                **({"max_tokens": 3} | options),
+            ),
         )
         return worker, client
 
@@ -141,6 +148,42 @@ def test_a_turn_says_whether_something_came_and_waits_no_longer_than_told(served
     s.until(lambda: s.of(Counters))
     assert s.of(Counters)[0].id == 9 and s.of(Counters)[0].values["bindings"] == 0
     assert len(s.service.ports) == 3  # a worker's lane, commands, reports
+
+
+def test_a_flood_is_read_in_short_turns_and_commands_are_answered_in_between(
+    served: Make,
+) -> None:
+    s = served()
+    worker, client = s.serve(max_tokens=1 << 20)
+    frames, read = 3000, s.service.processor.counters["frames"]
+    for _ in range(frames):
+        worker.send(Row(HANDLE, [5]))
+    last, asked = read + frames, False
+    while read < last:
+        s.turn()
+        client.read()
+        before, read = read, s.service.processor.counters["frames"]
+        assert read - before <= FRAMES_PER_TURN
+        if read - before == FRAMES_PER_TURN and not asked:
+            asked = True
+            s.order(Snapshot(1))
+    assert asked
+    s.until(lambda: s.of(Counters))
+    assert s.of(Counters)[0].values["frames"] < last
+    s.until(lambda: client.tokens()[1] == [5] * frames, client.read)
+
+
+def test_output_that_waits_for_its_interval_ends_the_wait(served: Make) -> None:
+    s = served()
+    worker, client = s.serve(stream_interval_ms=200)
+    worker.send(Row(HANDLE, [5]))
+    s.until(lambda: client.tokens() == {1: [5]}, worker.lane.poll, client.read)
+    worker.send(Row(HANDLE, [6]))
+    began = time.monotonic()
+    while client.tokens() != {1: [5, 6]}:
+        s.service.turn(30.0)
+        client.read()
+    assert time.monotonic() - began < 15.0  # no message comes that would end a wait of 30 s
 
 
 def test_a_client_that_comes_again_gets_a_lane_of_its_own_and_one_that_goes_none(
