@@ -105,7 +105,9 @@ class Cadence:
         if now >= self._look_due:
             self._look_due = now + LOOK_S
             self._look()
-        served = {*ready, *self._deadlines.take(now)}
+        served = set(ready)
+        if self._deadlines.earliest <= now:
+            served.update(self._deadlines.take(now))
         flood_due, workers = self._flood_due, self._workers
         if flood_due is not None:
             resting = self._paced and now < flood_due

@@ -41,8 +41,6 @@ class Deadlines(Generic[Member]):
 
     def take(self, now: float) -> list[Member]:
         """Remove the deadlines that are reached, and return their members."""
-        if self.earliest > now:
-            return []
         reached = [member for member, due in self._due.items() if due <= now]
         for member in reached:
             self.set(member, NEVER)

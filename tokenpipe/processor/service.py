@@ -104,6 +104,7 @@ class ProcessorService:
         if ranks:
             full = [rank.read(self.processor, served, FRAMES_PER_TURN, now) for rank in ranks]
             self._cadence.fed(now, any(full))
+            self._cadence.used(self.processor)
         return ranks
 
     def _tick(self, served: set[End], now: float) -> None:
@@ -119,8 +120,7 @@ class ProcessorService:
                 client.poll()
             if index in dirty or client.stuck:
                 client.flush(self.processor)
-                self._cadence.used(client)
-        self._cadence.used(self.processor)
+                self._cadence.used(client, self.processor)
 
     def _report(self, served: set[End]) -> None:
         self._unreported.extend(self.processor.reports())
@@ -151,6 +151,7 @@ class ProcessorService:
 
     def _command(self, message: Message, now: float) -> None:
         self.processor.command(message, now)
+        self._cadence.used(self.processor)
         if isinstance(message, OpenClient):
             self._open_client(message)
         elif isinstance(message, CloseClient):
