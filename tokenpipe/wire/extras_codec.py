@@ -151,7 +151,7 @@ def _scores(name: str, arrays: Any) -> tuple[bytes, ...]:
 # --- parsing ------------------------------------------------------------------------------------
 
 
-class Record:
+class ExtrasRecord:
     """The payload of one record, read from its beginning; every length is checked."""
 
     __slots__ = ("_at", "_data", "_end", "_name")
@@ -213,12 +213,12 @@ def _frozen(array: NDArray[_Scalar]) -> NDArray[_Scalar]:
     return copied
 
 
-def _prompt_logprobs(record: Record) -> tuple[int, Scores]:
+def _prompt_logprobs(record: ExtrasRecord) -> tuple[int, Scores]:
     (position,) = record.unpack(_U32)
     return position, record.scores()
 
 
-def _pooled(record: Record) -> F32:
+def _pooled(record: ExtrasRecord) -> F32:
     (dimensions,) = record.unpack(_U8)
     if dimensions > MOST_DIMENSIONS:
         raise FrameError(f"pooled: {dimensions} dimensions")
@@ -228,37 +228,37 @@ def _pooled(record: Record) -> F32:
     return _frozen(record.floats(math.prod(shape)).reshape(shape))
 
 
-def _masks(record: Record) -> list[I32 | None]:
+def _masks(record: ExtrasRecord) -> list[I32 | None]:
     (n,) = record.unpack(_U32)
     sizes = record.ints(n).view(np.uint32).tolist()
     return [None if size == NO_MASK else _frozen(record.ints(size)) for size in sizes]
 
 
-def _drafts(record: Record) -> I32:
+def _drafts(record: ExtrasRecord) -> I32:
     raw = record.rest()
     if len(raw) % 4:
         raise FrameError(f"draft_token_ids: {len(raw)} bytes")
     return np.frombuffer(raw, "<i4") if raw else np.empty(0, np.int32)
 
 
-def _error(record: Record) -> tuple[str, str]:
+def _error(record: ExtrasRecord) -> tuple[str, str]:
     (size,) = record.unpack(_U8)
     field = record.text(size)
     return record.rest().decode(errors="replace"), field
 
 
-def _one(record: Record) -> int:
+def _one(record: ExtrasRecord) -> int:
     return record.unpack(_U32)[0]
 
 
-KINDS: dict[int, tuple[str, Callable[[Record], Any]]] = {
+KINDS: dict[int, tuple[str, Callable[[ExtrasRecord], Any]]] = {
     PROMPT_LOGPROBS: ("prompt_logprobs", _prompt_logprobs),
     POOLED: ("pooled", _pooled),
     MASKS: ("sampling_masks", _masks),
     DRAFTS: ("draft_token_ids", _drafts),
-    DRAFT_LOGPROBS: ("draft_logprobs", Record.scores),
+    DRAFT_LOGPROBS: ("draft_logprobs", ExtrasRecord.scores),
     REASONING: ("reasoning_tokens", _one),
-    CUSTOM: ("custom", Record.rest),
+    CUSTOM: ("custom", ExtrasRecord.rest),
     CACHED: ("cached_tokens", _one),
     ERROR: ("error", _error),
 }
@@ -283,7 +283,7 @@ def records(data: bytes, at: int, end: int) -> Iterator[tuple[int, Any]]:
         known = KINDS.get(kind)
         if known is not None:
             name, read = known
-            record = Record(data, at, at + size, name)
+            record = ExtrasRecord(data, at, at + size, name)
             value = read(record)
             record.end()
             yield kind, value

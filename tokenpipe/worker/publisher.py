@@ -104,37 +104,34 @@ class Publisher:
         step_ns: int | None = None,
         extras: Mapping[int, RowExtras] | None = None,
     ) -> None:
-        """Send one step; returns when the frame is with the transport.
+        """Send one step. It returns when the transport has the frame.
 
-        Arrays are numpy's, anything with the buffer protocol, DLPack producers on the host, or
-        lists; of one dimension each, whatever is [rows] or [tokens] here.
+        Arrays are numpy's, objects with the buffer protocol, DLPack producers on the host, or
+        lists. Each has one dimension, [rows] or [tokens].
 
         Args:
-            step: number of the forward iteration, increasing per rank.
-            handles: int64 [rows], as the engine's `bind` returned them (no slots).
+            step: number of the forward pass, increasing per rank.
+            handles: int64 [rows], as the engine's `bind` returned them; no slots.
             tokens: int32 or int64 [sum of counts], row after row.
-            counts: tokens of each row, uint16, int32 or int64 [rows]; None is one each. 0 is
-                allowed.
+            counts: tokens of each row, 0 or more, uint16, int32 or int64 [rows]; None is 1 each.
             status: `RowStatus` of each row, uint8 [rows]; None is all OK.
             logprobs: a `StepLogprobs` (its values are float32), or its first three as a tuple.
-            drained: int64 handles that will have no more rows, each named once; may stand alone,
-                with no rows.
+            drained: int64 handles without further rows, each named once; rows may be empty.
             step_ns: monotonic nanoseconds when the step's tokens were ready; None is now.
-            extras: what goes beside the tokens of some rows, by index of the row. Of a row that
-                is not OK or FINISHED it may be dropped.
+            extras: data beside the tokens of some rows, by index of the row. It may be dropped
+                for a row that is not OK or FINISHED.
 
-        A token that is negative or outside the vocabulary turns its own row into an error; the
-        other rows go on. After one of these exceptions nothing was sent or numbered:
+        A token that is negative or outside the vocabulary turns its own row into an error. After
+        these exceptions nothing was sent or numbered:
 
-        - `RowError` (an argument is wrong; says which), `FrameTooLarge`, `LaneFull` (policy
-          `fail`, or `block` past `publish_s`): the step may be published again.
-        - `LaneLost`: the processor died and every handle with it. Forget the batch, without
-          drained rows, and `poll` until `ready`; publishing these handles again is of no use.
+        - `RowError` (names the wrong argument), `FrameTooLarge`, `LaneFull` (policy `fail`, or
+          `block` past `publish_s`): the step may be published again.
+        - `LaneLost`: the processor died, and all handles are dead. Drop the batch without drained
+          rows, and call `poll` until `ready`.
         - `LaneClosed`: this publisher was closed.
 
-        Any other, such as what the handler of a signal raises, may come before or behind the
-        sending: `last_step` tells. A step that it names went out and is refused if it comes again
-        (`RowError`, "which was taken"); else it may be published again.
+        Another exception, for example of a signal handler, may come before or after the send. If
+        `last_step` is this step, it was sent; a repeat raises `RowError`.
         """
         if not self.sends:
             return
