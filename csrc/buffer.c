@@ -6,8 +6,8 @@
 
 #define FIRST_ENTRIES 16u
 
-/* Pointers are copied as bytes: the arrays have many types, and C allows no other way to treat a pointer
- * of any type alike. */
+/* Pointers are copied as bytes. The arrays have many types, and C has no other legal way to handle
+ * pointers of different types with the same code. */
 static int grow(const tp_growing *growing, uint64_t entries) {
     void *old, *grown = NULL;
     memcpy(&old, growing->array, sizeof old);

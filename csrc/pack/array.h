@@ -1,10 +1,10 @@
-/* An array of a caller of publish(). */
+/* An array that the caller of publish() passed. */
 #ifndef TP_ARRAY_H
 #define TP_ARRAY_H
 
 #include "wire/layout.h"
 
-/* May be unaligned. width is the bytes of an entry; 0 says that the caller gave no array. */
+/* May be unaligned. width is the bytes of one entry. It is 0 if the caller gave no array. */
 typedef struct tp_array {
     const uint8_t *data;
     size_t n;

@@ -6,7 +6,7 @@ typedef struct tp_fault {
     char text[128];
 } tp_fault;
 
-/* Writes the text. Returns -1, so that a function can return what this returns. */
+/* Writes the text. Returns -1, so that a caller can write `return tp_fault_set(...)`. */
 int tp_fault_set(tp_fault *fault, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
 #endif

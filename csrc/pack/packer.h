@@ -1,4 +1,5 @@
-/* From what publish() got to the rows of a StepFrame: checks, conversion, and each handle's position. */
+/* Makes the rows of a StepFrame from the arrays of publish(): checks, conversion, and each handle's position.
+ */
 #ifndef TP_PACKER_H
 #define TP_PACKER_H
 
@@ -12,8 +13,8 @@ tp_result tp_packer_init(tp_packer *p, uint32_t dp, uint32_t tp, uint32_t slots,
 void tp_packer_free(tp_packer *p);
 
 /* Makes the rows of a frame. They point into the input and the scratch, and are valid until the next call.
- * 0, or -1 with *fault; then nothing has changed. The rows count only after tp_packer_commit: without it,
- * the next call takes them back. */
+ * Returns 0, or -1 with *fault and without any change. The tokens of the rows count after tp_packer_commit.
+ * Without it, the next call takes them back. */
 int tp_packer_pack(tp_packer *p, const tp_step_input *in, tp_step_rows *rows, tp_fault *fault);
 
 #endif

@@ -32,7 +32,7 @@ TP_HOT size_t tp_plain_begin(tp_packer *p, const tp_step_input *in, tp_plain *pl
     return plain->continues ? size : size + 2 + tp_bin_size(8 * n) + tp_bin_size(4 * n);
 }
 
-/* Counts a token for each row and writes its position. Returns how many rows were plain. */
+/* Counts a token for each row and writes its position. Returns the number of plain rows. */
 static TP_HOT size_t count(tp_packer *p, const uint8_t *handles, size_t n, uint8_t *position, uint32_t *any) {
     tp_position *restrict table = p->at;
     const uint64_t slots = p->slots;
@@ -56,14 +56,14 @@ static void take_back(tp_packer *p, const uint8_t *handles, size_t n) {
     }
 }
 
-/* Writes the tokens as i32, and returns whether all are in 0..max. */
+/* Writes the tokens as i32. Returns whether all are in 0..max. */
 static TP_HOT int put_tokens(const tp_array *tokens, uint32_t max, uint8_t *out) {
     uint64_t outside = 0;
     if (tokens->width == 4) {
         memcpy(out, tokens->data, 4 * tokens->n);
         for (size_t i = 0; i < tokens->n; i++) {
             const uint32_t v = tp_load_u32(out + 4 * i);
-            outside |= v | (max - v); /* bit 31 of either is set where v is outside */
+            outside |= v | (max - v); /* bit 31 of one of the two is set if v is outside */
         }
         return (outside >> 31) == 0;
     }
@@ -97,7 +97,7 @@ TP_HOT int tp_plain_write(tp_packer *p, const tp_step_input *in, tp_plain *plain
         return 0;
     }
     const size_t counted = count(p, handles, n, position, &any);
-    if (counted < n || !any) { /* a frame has no positions where all are 0 */
+    if (counted < n || !any) { /* a frame leaves the positions out if all are 0 */
         take_back(p, handles, counted);
         return 0;
     }

@@ -21,8 +21,8 @@ void tp_packer_commit(tp_packer *p) {
     p->counted = p->replaced = 0;
 }
 
-/* Begins a newer handle of a slot. A row of an older generation is counted nowhere: the processor drops
- * it. -1: the handle is not one of this rank. */
+/* Begins a newer handle of a slot. A row of an older generation is not counted, because the processor
+ * drops it. -1: the handle does not belong to this rank. */
 static int begin(tp_packer *p, size_t row, int64_t handle, uint32_t count) {
     const uint64_t slot = tp_packer_slot(p, handle);
     if (slot >= p->slots || TP_HANDLE_GENERATION(handle) == 0) {
@@ -36,8 +36,8 @@ static int begin(tp_packer *p, size_t row, int64_t handle, uint32_t count) {
     return 0;
 }
 
-/* Counts the rows in one pass. Returns the index of the first row whose handle is not one of this rank, or
- * n. It is compiled once more for counts that are all 1. */
+/* Counts the rows in one pass. Returns the index of the first row whose handle does not belong to this
+ * rank, or n. A second copy is compiled for counts that are all 1. */
 static inline size_t count_rows(tp_packer *p, size_t n, const uint16_t *counts, uint32_t *any) {
     const int64_t *restrict handles = p->scratch.handles;
     uint32_t *restrict position = p->scratch.position;
@@ -69,7 +69,7 @@ int tp_packer_count(tp_packer *p, tp_step_rows *rows, tp_fault *fault) {
     if (p->counted < n) {
         const size_t row = p->counted;
         tp_packer_roll_back(p);
-        return tp_fault_set(fault, "row %zu: %lld is no handle of dp %u with %u slots", row,
+        return tp_fault_set(fault, "row %zu: %lld is not a handle of dp %u with %u slots", row,
                             (long long)p->scratch.handles[row], p->dp, p->slots);
     }
     rows->position = any ? p->scratch.position : NULL;

@@ -6,14 +6,14 @@
 #include "pack/packer_state.h"
 #include "wire/step.h"
 
-/* Counts the tokens of the rows, whose handles are in the scratch, and sets rows->position. 0, or -1 with
- * *fault where a handle is not one of this rank; then nothing is counted. */
+/* Counts the tokens of the rows and sets rows->position. The handles are in the scratch. Returns 0. If a
+ * handle does not belong to this rank, it returns -1 with *fault, and counts nothing. */
 int tp_packer_count(tp_packer *p, tp_step_rows *rows, tp_fault *fault);
 
-/* Takes back what the last pack counted, unless it was committed. */
+/* Undoes the counting of the last pack, unless the pack was committed. */
 void tp_packer_roll_back(tp_packer *p);
 
-/* Makes what the last pack counted final. */
+/* Commits the last pack: its counts are final. */
 void tp_packer_commit(tp_packer *p);
 
 #endif

@@ -1,4 +1,4 @@
-/* Looks at rows one by one. Few steps need it. */
+/* Checks rows one by one. Few steps need it. */
 #include "pack/packer_repair.h"
 
 #include <string.h>
@@ -8,9 +8,9 @@ typedef struct {
     size_t token, entry, rank;
 } cursor;
 
-/* Returns how many of a row's tokens are sent: all, or those before a placeholder. -1: the row is bad. Some
- * engines write a negative marker in place of a token; where the status is not TP_ROW_OK, that is a
- * placeholder. */
+/* Returns how many tokens of a row are sent: all, or only those before a placeholder. -1: the row is bad.
+ * Some engines write a negative number in place of a token. It is a placeholder if the status is not
+ * TP_ROW_OK. */
 static int64_t kept_tokens(const tp_packer *p, const tp_array *tokens, size_t at, uint32_t count,
                            uint8_t status) {
     for (uint32_t j = 0; j < count; j++) {

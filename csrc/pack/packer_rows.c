@@ -1,5 +1,5 @@
-/* Checks and converts the arrays of a step. The common case is one vectorised pass over each array; rows
- * are looked at one by one only where something in them is wrong. */
+/* Checks and converts the arrays of a step. The common case is one vectorised pass over each array. Rows
+ * are checked one by one only if some value is wrong. */
 #include "pack/packer_rows.h"
 
 #include <string.h>
@@ -13,7 +13,7 @@ static int tokens_in(const tp_array *a, uint32_t max, int32_t *buffer, const int
     if (a->width == 4) {
         for (size_t i = 0; i < a->n; i++) {
             const uint32_t v = tp_load_u32(a->data + 4 * i);
-            outside |= v | (max - v); /* bit 31 of either is set where v is outside */
+            outside |= v | (max - v); /* bit 31 of one of the two is set if v is outside */
         }
         *out = (const int32_t *)a->data;
         return outside >> 31 == 0;
@@ -30,7 +30,7 @@ static int tokens_in(const tp_array *a, uint32_t max, int32_t *buffer, const int
     return (outside >> 31 | high >> 31) == 0;
 }
 
-/* Makes i32 of an i32 or i64 array. 0: a value does not fit. */
+/* Converts an i32 or i64 array to i32. 0: a value does not fit. */
 static int narrow(const tp_array *a, int32_t *buffer, const int32_t **out) {
     if (a->width == 4) {
         *out = (const int32_t *)a->data;
@@ -46,8 +46,8 @@ static int narrow(const tp_array *a, int32_t *buffer, const int32_t **out) {
     return lost == 0;
 }
 
-/* Converts counts of one width. The width is a constant where this is called, so that the compiler
- * vectorises the loop. *all is the OR of all entries; *not_one is not 0 where an entry is not 1. */
+/* Converts counts of one width. Each caller passes a constant width, so that the compiler
+ * vectorises the loop. *all is the OR of all entries. *not_one is not 0 if some entry is not 1. */
 static inline uint64_t read_counts(const tp_array *a, uint32_t width, uint16_t *restrict out, uint64_t *all,
                                    uint32_t *not_one) {
     const tp_array typed = {a->data, a->n, width};
@@ -65,7 +65,7 @@ static inline uint64_t read_counts(const tp_array *a, uint32_t width, uint16_t *
     return sum;
 }
 
-/* Sets rows->counts: u16 in the scratch, or NULL where all are 1. */
+/* Sets rows->counts: u16 in the scratch, or NULL if all are 1. */
 static int take_counts(tp_packer *p, const tp_step_input *in, tp_step_rows *rows, tp_fault *fault) {
     const tp_array *a = &in->counts;
     const size_t n = in->handles.n;
@@ -104,8 +104,8 @@ static int take_status(const tp_step_input *in, tp_step_rows *rows, tp_fault *fa
     return 0;
 }
 
-/* Copies lp_k into the scratch, so that a caller that writes to its array meanwhile does no harm, and adds
- * up how many logprobs and how many tokens with logprobs there are. */
+/* Copies lp_k into the scratch, because the caller may write to its array meanwhile. Counts the logprobs and
+ * the tokens with logprobs. */
 static int read_top_k(tp_packer *p, const tp_step_input *in, const tp_step_rows *rows, uint64_t *entries,
                       uint64_t *tokens, tp_fault *fault) {
     int32_t *out = p->scratch.lp_k;
@@ -123,7 +123,7 @@ static int read_top_k(tp_packer *p, const tp_step_input *in, const tp_step_rows 
     return 0;
 }
 
-/* Takes the four logprob arrays. Sets *fits to 0 where a value does not fit an i32. */
+/* Takes the four logprob arrays. Sets *fits to 0 if a value does not fit an i32. */
 static int take_logprobs(tp_packer *p, const tp_step_input *in, tp_step_rows *rows, int *fits,
                          tp_fault *fault) {
     const size_t n = in->handles.n;
@@ -166,7 +166,7 @@ static int take_logprobs(tp_packer *p, const tp_step_input *in, tp_step_rows *ro
     return 0;
 }
 
-/* Takes the extras as they are. Those of refused rows are sent too; nobody reads them. */
+/* Takes the extras unchanged. The extras of bad rows are sent too, but nobody reads them. */
 static int take_extras(const tp_step_input *in, tp_step_rows *rows, tp_fault *fault) {
     const tp_array *lengths = &in->extras_len;
     uint64_t sum = 0;
@@ -190,7 +190,7 @@ static int take_extras(const tp_step_input *in, tp_step_rows *rows, tp_fault *fa
     return 0;
 }
 
-/* Adds the drained rows, which have no tokens, behind the others. */
+/* Adds the drained rows after the others. They have no tokens. */
 static void append_drained(tp_packer *p, const tp_array *drained, size_t n_again, tp_step_rows *rows) {
     tp_scratch *s = &p->scratch;
     const size_t n = rows->rows, extra = drained->n + n_again;

@@ -1,4 +1,4 @@
-/* The checks and conversions of what publish() got. */
+/* Checks and converts the arrays of publish(). */
 #ifndef TP_PACKER_ROWS_H
 #define TP_PACKER_ROWS_H
 
@@ -7,8 +7,8 @@
 #include "pack/step_input.h"
 #include "wire/step.h"
 
-/* Fills all of *rows but the positions, and *bad, which is how many rows became BAD_TOKEN. 0, or -1 with
- * *fault. */
+/* Fills *rows, except the positions. Sets *bad to the number of rows that became BAD_TOKEN. Returns 0, or -1
+ * with *fault. */
 int tp_packer_convert(tp_packer *p, const tp_step_input *in, tp_step_rows *rows, uint64_t *bad,
                       tp_fault *fault);
 

@@ -1,4 +1,4 @@
-/* Which step continues the one before. */
+/* Finds the steps that continue the step before. */
 #include "pack/packer_run.h"
 
 #include <stdlib.h>
@@ -6,7 +6,7 @@
 
 #include "buffer.h"
 
-/* Whether no handle has two rows. The rows of such a handle do not move on by one token a frame. */
+/* Whether no handle has two rows. A handle with two rows gets more than one token with each frame. */
 static int is_sole(tp_packer *p) {
     tp_run *run = &p->run;
     size_t i = 0;
@@ -59,7 +59,7 @@ void tp_run_begin(tp_packer *p, const tp_step_input *in) {
     const size_t n = in->handles.n;
     run->rows = 0;
     if (tp_buffer_grow(&run->handles, sizeof *run->handles, &run->capacity, n) != TP_OK) {
-        return; /* without memory there is no run, and each frame names its rows */
+        return; /* without memory there is no run, so each frame names its rows */
     }
     memcpy(run->handles, in->handles.data, 8 * n);
     run->rows = (uint32_t)n;

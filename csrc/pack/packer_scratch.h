@@ -5,13 +5,13 @@
 #include "wire/layout.h"
 #include "wire/result.h"
 
-/* The newest handle of a slot, and how many tokens it has had. */
+/* The newest handle of a slot, and the number of its tokens so far. */
 typedef struct tp_position {
     int64_t handle;
     uint32_t count;
 } tp_position;
 
-/* A row began a newer handle: what its slot had before. */
+/* The earlier values of a slot in which a row began a newer handle. */
 typedef struct tp_replaced {
     size_t row;
     tp_position before;
@@ -31,7 +31,7 @@ typedef struct tp_scratch {
     float *lp_values;
 } tp_scratch;
 
-/* Makes room for so many rows, tokens and logprob entries. */
+/* Makes room for this many rows, tokens and logprob entries. */
 tp_result tp_scratch_reserve(tp_scratch *s, size_t rows, size_t tokens, size_t entries);
 void tp_scratch_free(tp_scratch *s);
 

@@ -5,18 +5,19 @@
 #include "pack/packer_scratch.h"
 #include "wire/layout.h"
 
-/* Frames that continue one that names its rows, at most. A reader that could not take a frame loses at
- * most so many steps. */
+/* How many frames at most continue a frame that names its rows. A reader that could not take a frame loses
+ * at most this many steps. */
 #define TP_RUN_FRAMES 63u
 
-/* A run: the newest frame that named its rows, and the frames that continue it with a token a row. */
+/* A run: the newest frame that names its rows, and the frames that continue it with one token for each row.
+ */
 typedef struct tp_run {
     tp_lane_header lane; /* of the run's last frame */
     int64_t *handles;
     uint8_t *marks;          /* a bit per slot, all 0 between calls; NULL until a run needs them */
     uint32_t rows, capacity; /* rows 0: there is no run */
-    uint32_t frames;         /* that continue the first; `at` does not count their tokens yet */
-    int sole;                /* whether no handle has two rows; -1: unknown */
+    uint32_t frames;         /* frames after the first; `at` does not count their tokens yet */
+    int sole;                /* 1: no handle has two rows; 0: one has; -1: unknown */
 } tp_run;
 
 typedef struct tp_packer {
@@ -24,14 +25,15 @@ typedef struct tp_packer {
     uint32_t max_token;     /* vocab_size - 1 */
     tp_position *at;        /* per slot */
     size_t counted;         /* rows of the last pack; 0 once it is committed */
-    size_t replaced;        /* how many of them began a handle */
+    size_t replaced;        /* rows among them that began a handle */
     const uint16_t *counts; /* of these rows, in the scratch; NULL: all 1 */
     uint64_t bad_tokens, pending_bad;
     tp_run run;
     tp_scratch scratch;
 } tp_packer;
 
-/* Returns the slot of a handle. The handle of another rank, or one <= 0, gives a number that is no slot. */
+/* Returns the slot of a handle. A handle of another rank, or a handle <= 0, gives a number that is not a
+ * slot. */
 static inline uint64_t tp_packer_slot(const tp_packer *p, int64_t handle) {
     const uint64_t base = (uint64_t)p->dp << (TP_SLOT_BITS + TP_GENERATION_BITS);
     return ((uint64_t)handle - base) >> TP_GENERATION_BITS;

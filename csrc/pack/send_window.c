@@ -1,4 +1,4 @@
-/* The ring of kept frames, and what acknowledgements say of it. */
+/* The ring of kept frames, and the handling of acknowledgements. */
 #include "pack/send_window.h"
 
 #include <stdlib.h>

@@ -1,19 +1,19 @@
 /* The sending end of a lane: it numbers the frames, keeps those that the receiver has not acknowledged, and
- * bounds how many bytes it keeps. It does not know what a frame is: the caller gives a pointer and a size,
- * and gets each pointer back once. What every frame passes is inline. */
+ * bounds how many bytes it keeps. It does not read frames: the caller gives a pointer and a size, and
+ * gets each pointer back once. The functions that run for every frame are inline. */
 #ifndef TP_SEND_WINDOW_H
 #define TP_SEND_WINDOW_H
 
 #include "wire/layout.h"
 #include "wire/result.h"
 
-#define TP_FRAME_OVERHEAD 64u /* bytes that each frame costs beside its own: bounds tiny frames */
+#define TP_FRAME_OVERHEAD 64u /* added to the bytes of each frame, to bound the number of tiny frames */
 #define TP_LOOK_EVERY     32u /* frames between two looks for acknowledgements */
 
-/* What became of a frame. Up to TP_LOOK the lane has taken it. */
+/* The result of a send. Up to TP_LOOK, the lane has taken the frame. */
 enum tp_sent {
     TP_TAKEN,
-    TP_FIRST,  /* taken, and it is the only one kept */
+    TP_FIRST,  /* taken, and it is the only kept frame */
     TP_LOOK,   /* taken, and it is time to look for acknowledgements */
     TP_CLOSED, /* the lane has no receiver now */
     TP_MISADDRESSED,
@@ -31,7 +31,7 @@ typedef struct tp_send_window {
     uint64_t first;      /* number of the oldest frame that is kept, or next.seq */
     uint64_t bound;      /* bytes that may be kept, overhead included */
     uint64_t used;       /* bytes that are kept, overhead included */
-    uint64_t most;       /* bytes of one frame, overhead included */
+    uint64_t most;       /* most bytes of one frame, overhead included */
     tp_kept *ring;       /* frame n is at n & mask; NULL before the first frame */
     uint64_t mask;       /* capacity - 1 */
     uint32_t until_look; /* frames until the next TP_LOOK */
@@ -80,22 +80,22 @@ static inline enum tp_sent tp_send_window_sent(tp_send_window *w, void *frame, u
     return alone ? TP_FIRST : TP_TAKEN;
 }
 
-/* Returns the oldest frame and forgets it; NULL where none is kept. */
+/* Returns the oldest frame and forgets it. NULL: no frame is kept. */
 void *tp_send_window_pop(tp_send_window *w);
 
-/* Returns a frame that is kept, by its number; NULL where it is not kept. */
+/* Returns the kept frame with this number. NULL: it is not kept. */
 void *tp_send_window_find(const tp_send_window *w, uint64_t seq);
 
-/* Returns how many of the oldest frames the receiver acknowledges with `applied`, the number of the last
- * frame that it applied. */
+/* `applied` is the number of the last frame that the receiver applied. Returns how many kept frames this
+ * acknowledges. */
 uint64_t tp_send_window_acknowledged(const tp_send_window *w, uint64_t applied);
 
-/* Reads a message. 1: it is an acknowledgement of this lane's receiver for this sender, and *applied is set.
+/* Reads a message. 1: it acknowledges frames of this sender and comes from its receiver; *applied is set.
  * 0: it is another message. */
 int tp_send_window_hear(const tp_send_window *w, const uint8_t *data, size_t size, uint64_t *applied);
 
-/* Checks that a frame carries the number and the receiver that the next one must carry: TP_TAKEN or
- * TP_MISADDRESSED in *sent. Fails where the bytes are no frame. */
+/* Checks that a frame has the number and the receiver that the next frame must have. Sets *sent to TP_TAKEN
+ * or TP_MISADDRESSED. Fails if the bytes are not a frame. */
 tp_result tp_send_window_check(const tp_send_window *w, const uint8_t *data, size_t size, enum tp_sent *sent);
 
 #endif

@@ -1,4 +1,4 @@
-/* A step as publish() got it. */
+/* The arrays of a step, as publish() got them. */
 #ifndef TP_STEP_INPUT_H
 #define TP_STEP_INPUT_H
 

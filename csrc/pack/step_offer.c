@@ -1,4 +1,4 @@
-/* Settles steps by the number that the window gives out next. */
+/* Settles steps by the window's next frame number. */
 #include "pack/step_offer.h"
 
 #include "pack/packer_positions.h"

@@ -1,5 +1,5 @@
-/* Which steps a lane took. A packed step is on offer until the lane's window numbers its frame: then its
- * tokens count. A step that the lane did not take leaves no trace, and may be packed again. */
+/* Finds out which steps a lane took. A packed step is on offer until the lane's window numbers its frame.
+ * Then its tokens count. A step that the lane did not take changes nothing, and may be packed again. */
 #ifndef TP_STEP_OFFER_H
 #define TP_STEP_OFFER_H
 
@@ -11,19 +11,19 @@
 typedef struct tp_step_offer {
     tp_packer packer;
     const tp_send_window *window; /* the caller's */
-    uint64_t seq, step;           /* the packed step that is on offer; seq 0: none */
-    uint64_t last_step;           /* the newest that the lane took, where any_step */
+    uint64_t seq, step;           /* the step on offer; seq 0: none */
+    uint64_t last_step;           /* the newest step that the lane took, if any_step */
     int any_step;
 } tp_step_offer;
 
 /* Settles the step on offer: it counts if the lane took it, and is forgotten if not. */
 void tp_step_offer_settle(tp_step_offer *o);
 
-/* Settles, and gives the next step its lane header. 0, or -1 with *fault: its number does not follow that
- * of the newest step, so a reader would take its rows for repeated ones. */
+/* Settles the step on offer, and gives the next step its lane header. 0, or -1 with *fault: the number of the
+ * next step is not above that of the newest step. A reader would treat its rows as repeated. */
 int tp_step_offer_begin(tp_step_offer *o, tp_step_input *in, tp_fault *fault);
 
-/* Packs a step that was begun, and offers it. Results are those of tp_packer_pack. */
+/* Packs a step that was begun, and offers it. Returns the result of tp_packer_pack. */
 int tp_step_offer_pack(tp_step_offer *o, const tp_step_input *in, tp_step_rows *rows, tp_fault *fault);
 
 /* Writes a step that was begun in the plain way: see tp_plain_begin and tp_plain_write. */
@@ -34,13 +34,13 @@ static inline int tp_step_offer_plain_write(tp_step_offer *o, const tp_step_inpu
                                             uint8_t *out) {
     return tp_plain_write(&o->packer, in, plain, out);
 }
-/* Settles a plain step after the attempt to send it, while its frame is still there. */
+/* Settles a plain step after the attempt to send it. Its frame must still be there. */
 void tp_step_offer_plain_end(tp_step_offer *o, const tp_step_input *in, const tp_plain *plain);
 
-/* The newest step that the lane took; 0: there is none, and *step is not set. */
+/* Sets *step to the newest step that the lane took. 0: there is none, and *step is not set. */
 int tp_step_offer_last(const tp_step_offer *o, uint64_t *step);
 
-/* Rows of the steps that the lane took which became BAD_TOKEN. */
+/* The number of BAD_TOKEN rows in the steps that the lane took. */
 uint64_t tp_step_offer_bad_tokens(const tp_step_offer *o);
 
 #endif

@@ -1,5 +1,6 @@
-/* Reads numpy's arrays by their C struct. The buffer protocol would do, but it makes a format string and a
- * descriptor for each array in each call: with cold caches that takes half of the time of a publish. */
+/* Reads numpy's arrays by their C struct. The buffer protocol would work too, but each call would make a
+ * format string and a descriptor for each array. With cold caches this takes half of the time of a publish.
+ */
 #include "py/array_binding.h"
 
 #include "py/dlpack_binding.h"
@@ -7,8 +8,8 @@
 #define NPY_NO_DEPRECATED_API NPY_1_7_API_VERSION
 #include <numpy/ndarraytypes.h>
 
-/* Returns numpy's name of a type, from its format of the struct module and its size. *text is the memory for
- * a name that is not a constant. */
+/* Returns numpy's name of a type, from its format of the struct module and its size. A name that is not a
+ * constant is written to *text. */
 static const char *type_in_words(const char *format, Py_ssize_t size, char *text, size_t most) {
     const int other = *format == '>' || *format == '!';
     const char *letter = format + (other || *format == '<' || *format == '=' || *format == '@');
@@ -53,8 +54,8 @@ static int no_array(tp_state *state, const tp_array_kind *kind, PyObject *value)
                      Py_TYPE(value)->tp_name, kind->needs);
     } else {
         PyErr_Format(state->row_error,
-                     "%s: %s is no array; a list, a numpy array, a buffer or a DLPack tensor on the "
-                     "host is, of %s [n]",
+                     "%s: %s is not an array; pass a list, a numpy array, a buffer or a DLPack tensor on the "
+                     "host, of %s [n]",
                      kind->name, Py_TYPE(value)->tp_name, kind->needs);
     }
     return -1;

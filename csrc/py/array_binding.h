@@ -5,14 +5,14 @@
 #include "py/core.h"
 #include "pack/array.h"
 
-/* What an argument may be: its name and its types for errors, and the letters of the struct module that its
- * type may have. The letter 'l' is 4 or 8 bytes wide, so an argument may also fix the width. */
+/* The types that an argument may have: its name and its types for error texts, and the letters of the struct
+ * module that are allowed. The letter 'l' is 4 or 8 bytes wide, so an argument may also fix the width. */
 typedef struct tp_array_kind {
     const char *name, *letters, *needs;
     uint32_t only_width; /* 0: any */
 } tp_array_kind;
 
-/* What keeps the memory of an array in place. All zero: nothing does. */
+/* The objects that keep the memory of an array in place. All zero: there are none. */
 typedef struct tp_held {
     Py_buffer buffer;
     PyObject *converted;

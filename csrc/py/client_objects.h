@@ -1,4 +1,4 @@
-/* The objects Inbox and Stream, which the binding files of a client share. */
+/* The objects Inbox and Stream, for the binding files of a client. */
 #ifndef TP_CLIENT_OBJECTS_H
 #define TP_CLIENT_OBJECTS_H
 
@@ -8,7 +8,7 @@
 #define TP_OUTPUT_FIELDS   13
 #define TP_LOGPROBS_FIELDS 3
 
-/* The classes of tokenpipe.types of which items are made, and where their slots are. */
+/* The classes of tokenpipe.types from which items are made, and the places of their slots. */
 typedef struct tp_items {
     PyTypeObject *output, *logprobs;
     PyObject *usage, *finish_codes, *error_codes, *no_logprobs, *no_text;
@@ -19,15 +19,15 @@ typedef struct Inbox {
     PyObject_HEAD
     tp_inbox inbox;
     tp_items items;
-    tp_state *state;           /* of the module, which outlives its types */
+    tp_state *state;           /* state of the module; the module lives longer than its types */
     PyTypeObject *next_type;   /* StreamNext: what `await anext(stream)` awaits */
-    PyTypeObject *waiter_type; /* StreamWaiter: what a consumer waits on that finds nothing */
-    PyObject *loop;            /* the event loop; None where nobody awaits */
+    PyTypeObject *waiter_type; /* StreamWaiter: a consumer that finds nothing waits on it */
+    PyObject *loop;            /* the event loop; None if nobody awaits */
     PyObject *make_reader;     /* called with (prompt tokens, keep) for a stream with extras; or None */
     PyObject *on_drop;         /* called with (key, request id) when a live stream is dropped */
-    PyObject **wake;           /* waiters and futures of consumers that can take something now */
+    PyObject **wake;           /* waiters and futures of the consumers that can take an item now */
     uint32_t wake_count, wake_capacity;
-    uint32_t woken;  /* how many of them wake() has woken; its outermost call wakes the others */
+    uint32_t woken;  /* how many of them wake() has woken; its outermost call wakes the rest */
     uint8_t waking;  /* wake() runs */
     uint8_t feeding; /* feed() runs */
 } Inbox;
@@ -40,12 +40,12 @@ typedef struct Stream {
     PyObject *stops;      /* tuple of its stop strings; NULL: none */
     PyObject *waiting_on; /* a StreamWaiter or a future; while it is set, the stream owns itself */
     PyObject *waiter;     /* its StreamWaiter, kept for the next wait */
-    PyObject *reader;     /* of its extras, once it has any */
-    PyObject *exception;  /* raised once at the consumer, after what waits */
+    PyObject *reader;     /* the reader of its extras; NULL until it has extras */
+    PyObject *exception;  /* raised once at the consumer, after the output that waits */
     uint64_t waits;       /* how often a consumer has begun to wait */
     uint32_t prompt_tokens;
     uint8_t streak; /* items that the consumer took since it last let others run */
-    uint8_t over;   /* it was dropped, or its exception was raised: nothing follows */
+    uint8_t over;   /* it was dropped, or its exception was raised, so nothing follows */
 } Stream;
 
 static inline Stream *tp_stream_object(tp_stream *stream) {

@@ -1,4 +1,4 @@
-/* Every number that C and Python share. Python reads them from here and writes none of them down. */
+/* Every number that C and Python share. Python reads each of them from here, and never repeats one. */
 #include "py/constants_binding.h"
 
 #include "pack/send_window.h"

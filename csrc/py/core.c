@@ -1,4 +1,4 @@
-/* The module's state, and what all bindings need. */
+/* The module's state, and the functions that all bindings need. */
 #include "py/core.h"
 
 tp_state *tp_state_of(PyObject *module) { return (tp_state *)PyModule_GetState(module); }

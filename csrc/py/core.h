@@ -1,4 +1,5 @@
-/* What the binding files share. Every file in csrc/py/ includes this header first: it includes Python.h. */
+/* The state and the functions that the binding files share. Every file in csrc/py/ includes this header
+ * first, because it includes Python.h. */
 #ifndef TP_CORE_H
 #define TP_CORE_H
 
@@ -19,7 +20,7 @@ typedef struct tp_state {
     PyObject *socket_send;           /* the type SocketSend */
     PyObject *stream_next;           /* the type StreamNext */
     PyObject *stream_waiter;         /* the type StreamWaiter */
-    uint64_t forks;                  /* grows in a forked child, which must not use its parent's objects */
+    uint64_t forks; /* grows in a forked child, because a child must not use its parent's objects */
 } tp_state;
 
 tp_state *tp_state_of(PyObject *module);
@@ -30,7 +31,7 @@ tp_state *tp_state_of_type(PyTypeObject *type);
 /* Makes a type of the module and adds it to the module. Returns a new reference, or NULL with an
  * exception. */
 PyObject *tp_make_type(PyObject *module, PyType_Spec *spec);
-/* The same where nobody needs the reference: 0, or -1 with an exception. */
+/* The same without a reference. Returns 0, or -1 with an exception. */
 int tp_add_type(PyObject *module, PyType_Spec *spec);
 
 /* Turns a tp_result into an exception. Returns NULL. */

@@ -1,9 +1,9 @@
 /* Reads a framework's tensor through the table of C functions that its type has. __dlpack__ and Paddle's
- * numpy() would do, but they make a capsule or an array: with cold caches that takes ten times as long as
- * packing the tensor. */
+ * numpy() would work too, but they make a capsule or an array. With cold caches this takes ten times as long
+ * as packing the tensor. */
 #include "py/dlpack_binding.h"
 
-#define MAJOR     1 /* all versions of one major number begin the table alike */
+#define MAJOR     1 /* all versions with this major number begin the table in the same way */
 #define CAPSULE   "dlpack_exchange_api"
 #define ATTRIBUTE "__dlpack_c_exchange_api__"
 
@@ -15,7 +15,7 @@ typedef struct tensor {
     int32_t device_type, device_id, ndim;
     uint8_t code, bits;
     uint16_t lanes;
-    int64_t *shape, *strides; /* strides in elements, NULL where it is contiguous */
+    int64_t *shape, *strides; /* strides in elements; NULL if the tensor is contiguous */
     uint64_t byte_offset;
 } tensor;
 
@@ -27,8 +27,8 @@ typedef struct exchange {
     void (*stream)(void);
 } exchange;
 
-/* Returns the table of a type, which is valid until the process ends. NULL: it has none that this file
- * knows. */
+/* Returns the table of a type, which is valid until the process ends. NULL: it has no table, or
+ * one that this file does not know. */
 static const exchange *table_of(PyTypeObject *type) {
     PyObject *capsule = PyObject_GetAttrString((PyObject *)type, ATTRIBUTE);
     const exchange *table = capsule == NULL ? NULL : PyCapsule_GetPointer(capsule, CAPSULE);

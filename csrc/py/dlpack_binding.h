@@ -6,8 +6,8 @@
 #include "pack/array.h"
 
 /* Looks at a tensor. 1: it is an int32 or int64 tensor [n] in host memory, and *array is set; *array is valid
- * while the caller has its reference, and until the framework runs again. 0, without an exception: it is
- * something else. */
+ * until the framework runs again, and only while the caller has a reference. 0, without an exception: the
+ * object is something else. */
 int tp_dlpack_look(tp_state *state, PyObject *value, tp_array *array);
 
 #endif

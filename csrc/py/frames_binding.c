@@ -1,4 +1,5 @@
-/* Packs and unpacks frames. Python has the header as a tuple of ints, and the columns as bytes by id. */
+/* Packs and unpacks frames. In Python, the header is a tuple of ints, and the columns are a dict of bytes by
+ * id. */
 #include "py/frames_binding.h"
 
 #include "py/str_binding.h"
@@ -7,7 +8,7 @@
 #include "wire/output.h"
 #include "wire/step.h"
 
-/* What tells one kind of frame of columns from the other. */
+/* The differences between the two kinds of frames with columns. */
 typedef struct {
     uint32_t kind, fields, last;
     const char *name;
@@ -95,7 +96,7 @@ static PyObject *unpack(PyObject *module, PyObject *frame, const shape *of) {
         return NULL;
     }
     tp_result result = check(of, buffer.buf, (size_t)buffer.len);
-    if (result == TP_OK) { /* again as plain columns: 0.1 us, and no second list of them here */
+    if (result == TP_OK) { /* a second parse costs 0.1 us, and saves a second list of the columns here */
         result =
             tp_columns_read(buffer.buf, (size_t)buffer.len, of->kind, header, of->fields, columns, of->last);
     }
@@ -113,7 +114,7 @@ static PyObject *unpack(PyObject *module, PyObject *frame, const shape *of) {
     return value;
 }
 
-/* Fills parts with the dict's buffers in order of id; *held says how many are to be released. */
+/* Fills parts with the dict's buffers in order of id; *held is the number of buffers to release. */
 static int gather(PyObject *columns, const shape *of, tp_part *parts, Py_buffer *buffers, uint32_t *held) {
     Py_ssize_t found = 0;
     for (uint32_t id = 1; id <= of->last; id++) {
@@ -139,7 +140,7 @@ static int gather(PyObject *columns, const shape *of, tp_part *parts, Py_buffer 
         }
     }
     if (found != PyDict_Size(columns)) {
-        PyErr_Format(PyExc_ValueError, "a key is no column id of a %s", of->name);
+        PyErr_Format(PyExc_ValueError, "a key is not a column id of a %s", of->name);
         return -1;
     }
     return 0;
@@ -170,7 +171,7 @@ static PyObject *pack(PyObject *module, PyObject *args, const shape *of) {
     if (frame != NULL) {
         uint8_t *out = (uint8_t *)PyBytes_AS_STRING(frame);
         const size_t size = tp_columns_write(of->kind, header, of->fields, parts, held, out);
-        tp_result result = check(of, out, size); /* what cannot be read is not written */
+        tp_result result = check(of, out, size); /* a frame that cannot be read must not be written */
         if (result != TP_OK) {
             Py_CLEAR(frame);
             tp_raise(tp_state_of(module), result, of->name);
@@ -196,7 +197,7 @@ static PyObject *core_pack_output(PyObject *module, PyObject *args) {
     return pack(module, args, &output_shape);
 }
 
-/* split_text(lengths, width, text): a str a row, "" where its length is 0. */
+/* split_text(lengths, width, text): one str for each row, "" if its length is 0. */
 static PyObject *core_split_text(PyObject *module, PyObject *args) {
     (void)module;
     Py_buffer lengths, text;
@@ -210,7 +211,7 @@ static PyObject *core_split_text(PyObject *module, PyObject *args) {
     for (Py_ssize_t i = 0; list != NULL && i < n; i++) {
         const uint8_t *length = (const uint8_t *)lengths.buf + (size_t)i * width;
         size_t size = width == 2 ? tp_load_u16(length) : tp_load_u32(length);
-        if (size > (size_t)text.len - at) { /* a parsed frame's never is */
+        if (size > (size_t)text.len - at) { /* never true for a parsed frame */
             size = (size_t)text.len - at;
         }
         PyObject *row = tp_py_str((const uint8_t *)text.buf + at, size);

@@ -1,4 +1,4 @@
-/* The type Inbox: frames in, consumers to wake out. */
+/* The type Inbox: takes frames, and wakes consumers. */
 #include "py/inbox_binding.h"
 
 #include "py/client_objects.h"
@@ -56,7 +56,7 @@ static int inbox_traverse(Inbox *self, visitproc visit, void *arg) {
 }
 
 static int inbox_clear(Inbox *self) {
-    /* Not the types and the items: the streams may live on, and their consumers may still ask. */
+    /* The types and the items stay: the streams may live longer, and their consumers may still call. */
     Py_CLEAR(self->loop);
     Py_CLEAR(self->on_drop);
     while (self->wake_count > self->woken) {
@@ -101,7 +101,7 @@ static PyObject *notes_of(const tp_inbox *inbox) {
 }
 
 /* Takes references to the streams in the lists of the last feed: Python code that runs from here on may drop
- * streams. Of the woken streams, only those stay in the list on which somebody waits. */
+ * streams. A woken stream stays in the list only if somebody waits on it. */
 static void own(tp_inbox *inbox) {
     uint32_t parked = 0;
     for (uint32_t i = 0; i < inbox->woken_count; i++) {
@@ -126,7 +126,8 @@ static void disown(tp_inbox *inbox) {
     }
 }
 
-/* Applies a frame that was parsed, and wakes consumers: also where a row failed, for those before it. */
+/* Applies a parsed frame, and wakes consumers. If a row failed, the consumers of the rows before it are
+ * woken. */
 static PyObject *apply(Inbox *self, const tp_output_view *view, Py_buffer *buffer) {
     const tp_result result = tp_inbox_feed(&self->inbox, view);
     own(&self->inbox);
@@ -148,7 +149,7 @@ static PyObject *apply(Inbox *self, const tp_output_view *view, Py_buffer *buffe
 static PyObject *inbox_feed(Inbox *self, PyObject *frame) {
     Py_buffer buffer;
     tp_output_view view;
-    if (self->feeding) { /* a finalizer that runs within a feed: the lists of that feed are in use */
+    if (self->feeding) { /* a finalizer called this within a feed, which still uses its lists */
         PyErr_SetString(PyExc_RuntimeError, "feed() is running");
         return NULL;
     }
@@ -166,7 +167,7 @@ static PyObject *inbox_feed(Inbox *self, PyObject *frame) {
     return notes;
 }
 
-/* Sets a future, unless it was cancelled or another of its streams has set it. */
+/* Sets a future, unless it was cancelled or another stream has set it. */
 static int set_result(PyObject *future) {
     PyObject *done = PyObject_CallMethod(future, "set_result", "O", Py_None);
     if (done == NULL) {
@@ -193,7 +194,7 @@ static PyObject *inbox_wake(Inbox *self, PyObject *args) {
         return NULL;
     }
     if (self->waking) {
-        Py_RETURN_NONE; /* a consumer that was just woken asks: the outer call wakes all */
+        Py_RETURN_NONE; /* called by a consumer that was just woken; the outer call wakes all */
     }
     self->waking = 1;
     while (self->woken < self->wake_count && !bad) { /* a consumer may add to the list */
@@ -250,9 +251,9 @@ static Py_ssize_t inbox_length(Inbox *self) { return self->inbox.map.used; }
 
 static PyMethodDef inbox_methods[] = {
     {"feed", (PyCFunction)inbox_feed, METH_O,
-     "Apply an OutputFrame; return notes (kind, stream, offset) of what is rare, or None."},
+     "Apply an OutputFrame; return notes (kind, stream, offset) of rare cases, or None."},
     {"wake", (PyCFunction)inbox_wake, METH_VARARGS,
-     "Wake the consumers that have something now: soon or, outside of any task, at once."},
+     "Wake the consumers that can take an item: at once outside of any task, else soon."},
     {"find", (PyCFunction)inbox_find, METH_O, "Return the live stream of a key, or None."},
     {"streams", (PyCFunction)inbox_streams, METH_NOARGS, "Return all live streams."},
     {"counters", (PyCFunction)inbox_counters, METH_NOARGS, "Return the counts so far."},

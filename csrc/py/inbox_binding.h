@@ -7,7 +7,7 @@
 /* Whether an object is an Inbox. */
 int tp_is_inbox(PyObject *object);
 
-/* After StreamNext and StreamWaiter, which an Inbox uses. */
+/* Call it after StreamNext and StreamWaiter are added: an Inbox uses them. */
 int tp_init_inbox(PyObject *module);
 
 #endif

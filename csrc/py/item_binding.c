@@ -1,4 +1,4 @@
-/* Makes a RequestOutput of what waits in a stream. */
+/* Makes a RequestOutput from the output that waits in a stream. */
 #include "py/item_binding.h"
 
 #include "py/item_extras_binding.h"
@@ -39,8 +39,8 @@ fail:
     return NULL;
 }
 
-/* Makes the logprobs of `count` tokens: an entry per token, which is empty where a token has none. None: no
- * token has any. */
+/* Makes the logprobs of `count` tokens: one entry for each token. The entry is empty if the token has no
+ * logprobs. Returns None if no token has logprobs. */
 static PyObject *all_logprobs(const tp_items *items, const tp_stream *stream, uint32_t count,
                               uint32_t *entries_taken) {
     *entries_taken = 0;
@@ -91,7 +91,7 @@ static PyObject *stop_reason(const Stream *self) {
     return stream->stop_reason >= 0 ? PyLong_FromLong(stream->stop_reason) : Py_NewRef(Py_None);
 }
 
-/* Returns a part of a last item's error, or None where it is empty. */
+/* Returns a part of the error of a last item. None: this part is empty. */
 static PyObject *part_of_error(const tp_stream *stream, int last, uint32_t from, uint32_t size) {
     if (!last || size == 0) {
         return Py_NewRef(Py_None);
@@ -141,7 +141,7 @@ static PyObject *make_item(const tp_items *items, PyObject **fields) {
     return made;
 }
 
-/* Takes what waits. NULL without an exception: nothing waits. */
+/* Takes the output that waits. NULL without an exception: nothing waits. */
 static PyObject *take(Stream *self, uint32_t limit) {
     tp_stream *stream = &self->stream;
     if (!tp_stream_ready(stream)) {
@@ -152,7 +152,7 @@ static PyObject *take(Stream *self, uint32_t limit) {
     uint32_t entries = 0;
     int last = count == stream->len && stream->finish != TP_FINISH_NONE;
     PyObject *fields[TP_OUTPUT_FIELDS] = {NULL};
-    /* These two may run Python code, also code that drops the stream or takes from it. So they come first. */
+    /* These two may run Python code that drops the stream or takes from it. So they come first. */
     fields[TP_OUTPUT_EXTRAS] = tp_item_extras(self, count, &last);
     if (fields[TP_OUTPUT_EXTRAS] != NULL) {
         fields[TP_USAGE] = last ? tp_item_usage(self, count) : Py_NewRef(Py_None);

@@ -5,7 +5,7 @@
 
 #include <stdlib.h>
 
-/* Ends the request with an error, whatever end it had. A text that is NULL is left out. */
+/* Ends the request with an error, and replaces any other end. A text that is NULL is left out. */
 static void end_with(Stream *self, PyObject *text) {
     tp_stream *stream = &self->stream;
     Py_ssize_t size = 0;
@@ -28,8 +28,9 @@ static void end_with(Stream *self, PyObject *text) {
     Py_CLEAR(self->reader);
 }
 
-/* The reader raised. Malformed extras end the request with this item, and no exception stays. After any other
- * exception, nobody knows what the reader has read: the next item ends the request, and the exception stays.
+/* The reader raised. If the extras are malformed, this item ends the request, and the exception is cleared.
+ * After any other exception, nobody knows which bytes the reader has read. Then the next item ends the
+ * request, and the exception stays set.
  */
 static PyObject *end_after(Stream *self, int *last) {
     const int malformed = PyErr_ExceptionMatches(self->inbox->state->frame_error);
@@ -44,7 +45,7 @@ static PyObject *end_after(Stream *self, int *last) {
     Py_XDECREF(type);
     Py_XDECREF(value);
     Py_XDECREF(traceback);
-    self->over = 1; /* also where tokens are left */
+    self->over = 1; /* even if tokens are left */
     *last = 1;
     return Py_NewRef(Py_None);
 }
@@ -61,8 +62,8 @@ static int make_reader(Stream *self) {
     return 0;
 }
 
-/* Takes the bytes out of the stream before Python code runs: that may drop the stream, and bytes must not be
- * read twice where it raises. NULL with an exception. */
+/* Takes the bytes out of the stream before Python code runs. This code may drop the stream. If it raises, the
+ * bytes must not be read twice. NULL with an exception. */
 static PyObject *take_bytes(tp_stream *stream) {
     const tp_waiting *waiting = stream->extras;
     PyObject *bytes = PyBytes_FromStringAndSize((const char *)waiting->bytes, (Py_ssize_t)waiting->len);
@@ -97,7 +98,7 @@ PyObject *tp_item_extras(Stream *self, uint32_t count, int *last) {
     return extras == NULL ? end_after(self, last) : extras;
 }
 
-/* Returns what the reader knows of the usage, and makes a Usage of it. */
+/* Makes a Usage from the counts that the reader knows. */
 static PyObject *usage_of_reader(Stream *self, unsigned long tokens, unsigned long cached) {
     PyObject *reader = Py_NewRef(self->reader);
     PyObject *more = PyObject_CallMethod(reader, "usage", "kk", tokens, cached);

@@ -1,4 +1,4 @@
-/* Finds the classes of items, and where their slots are. */
+/* Finds the classes of items, and the places of their slots. */
 #include "py/items_binding.h"
 
 #include <structmember.h>

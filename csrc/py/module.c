@@ -1,4 +1,4 @@
-/* The module _core: a list of what it holds. */
+/* The module _core: the list of its parts. */
 #include "py/constants_binding.h"
 #include "py/core.h"
 #include "py/frames_binding.h"

@@ -52,7 +52,7 @@ static int packer_traverse(StepPacker *self, visitproc visit, void *arg) {
     return 0;
 }
 
-/* Not the window, which the offer points to: a cycle through the window is broken there. */
+/* The window stays, because the offer points to it. A cycle through the window is broken in the window. */
 static int packer_clear(StepPacker *self) {
     Py_CLEAR(self->convert);
     return 0;
@@ -150,15 +150,15 @@ static PyObject *packer_bad_tokens(StepPacker *self, void *unused) {
 
 static PyMethodDef packer_methods[] = {
     {"pack", (PyCFunction)(void (*)(void))packer_pack, METH_FASTCALL | METH_KEYWORDS,
-     "Return the StepFrame of a step; RowError says what is wrong with its arrays."},
+     "Return the StepFrame of a step; RowError if its arrays are wrong."},
     {"pack_next", (PyCFunction)(void (*)(void))tp_py_pack_next, METH_FASTCALL,
-     "Return the StepFrame that the window must send next. It counts once the window took it."},
+     "Return the StepFrame that the window must send next. It counts when the window takes it."},
     {"send_next", (PyCFunction)(void (*)(void))tp_py_send_next, METH_FASTCALL,
-     "Pack the next frame and send it through the window; return what became of it."},
+     "Pack the next frame and send it through the window; return the result of the send."},
     {"withdraw", (PyCFunction)tp_py_withdraw, METH_NOARGS,
      "Forget the last frame of pack_next, unless its window took it."},
     {"commit", (PyCFunction)packer_commit, METH_NOARGS,
-     "Count the tokens of the last frame of pack(): its lane has taken it."},
+     "Count the tokens of the last frame of pack(), after its lane took it."},
     {NULL, NULL, 0, NULL},
 };
 

@@ -7,9 +7,9 @@
 
 enum { AT_STEP, AT_NS, AT_ARRAYS };
 
-#define NOT_PLAIN (-2) /* beside the results of tp_py_window_send */
+#define NOT_PLAIN (-2) /* not a result of tp_py_window_send */
 
-/* Reads an object that is no int but may stand for one, as numpy's ints do. */
+/* Reads an object that is not an int but converts to one, as numpy's ints do. */
 static int take_index(tp_state *state, PyObject *value, const char *name, uint64_t *out) {
     PyErr_Clear();
     PyObject *number = PyNumber_Index(value);
@@ -40,17 +40,18 @@ static int take_time(tp_state *state, PyObject *value, uint64_t *mono_ns) {
     return 0;
 }
 
-/* Reads the arguments of the next step, and begins it. 0, or -1 with an exception. The arrays are to be
- * released in either case. All Python code runs before the step gets its lane header: a publish within it
- * may take the number that was next before. */
+/* Reads the arguments of the next step, and begins it. 0, or -1 with an exception. The caller releases
+ * the arrays in either case. All Python code runs before the step gets its lane header, because this code may
+ * publish a step and take the next number. */
 static TP_HOT int take_next(StepPacker *self, PyObject *const *args, Py_ssize_t n, tp_step_input *in,
                             tp_step_arrays *taken) {
     PyObject *values[TP_STEP_ARRAYS] = {NULL};
     tp_fault fault;
     taken->count = 0;
     if (self->window == NULL || n < AT_ARRAYS + TP_TOKENS + 1 || n > AT_ARRAYS + TP_STEP_ARRAYS) {
-        PyErr_SetString(PyExc_TypeError,
-                        "a StepPacker with a window is needed, and (step, step_ns, handles, tokens, ...)");
+        PyErr_SetString(
+            PyExc_TypeError,
+            "needs a StepPacker with a window, and the arguments (step, step_ns, handles, tokens, ...)");
         return -1;
     }
     for (Py_ssize_t i = AT_ARRAYS; i < n; i++) {

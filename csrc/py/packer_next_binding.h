@@ -1,4 +1,4 @@
-/* The methods of StepPacker over a window: the next frame of a lane, packed and, if asked for, sent. */
+/* The methods of StepPacker that use a window: they pack the next frame of a lane, and may send it. */
 #ifndef TP_PACKER_NEXT_BINDING_H
 #define TP_PACKER_NEXT_BINDING_H
 

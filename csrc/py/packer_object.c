@@ -1,4 +1,4 @@
-/* What the methods of StepPacker share. */
+/* The functions that the methods of StepPacker share. */
 #include "py/packer_object.h"
 
 PyObject *tp_py_step_frame(const tp_step_rows *rows) {

@@ -1,4 +1,4 @@
-/* The object StepPacker, which its binding files share. */
+/* The object StepPacker, for its binding files. */
 #ifndef TP_PACKER_OBJECT_H
 #define TP_PACKER_OBJECT_H
 
@@ -9,9 +9,9 @@
 typedef struct StepPacker {
     PyObject_HEAD
     tp_step_offer offer;
-    SendWindow *window; /* NULL: the packer has pack() only */
+    SendWindow *window; /* NULL: only pack() works */
     PyObject *convert;  /* NULL: arrays are not converted */
-    tp_state *state;    /* of the module, which outlives its types */
+    tp_state *state;    /* state of the module; the module lives longer than its types */
 } StepPacker;
 
 /* Returns the frame of packed rows, or NULL with an exception. */

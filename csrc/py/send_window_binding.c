@@ -1,5 +1,5 @@
-/* The type SendWindow. A frame is published by a thread whose caches are full of other things, so a send
- * touches as little memory as it can. */
+/* The type SendWindow. The caches of the thread that publishes are full of other data, so a send touches as
+ * little memory as possible. */
 #include "py/send_window_binding.h"
 
 #include "py/socket_send_binding.h"
@@ -71,16 +71,16 @@ static TP_HOT int hand_over(SendWindow *self, PyObject *frame) {
     return yes;
 }
 
-/* put() raised. It may have sent the frame before, as where a signal's handler raises after the send. So
- * the frame gets its number, and is put once more in case it was not sent: if it were sent only when the
- * receiver misses it, it would come after all frames that follow. Of two, the receiver drops one. */
+/* put() raised. The frame may have been sent, for example if a signal handler raised after the send. So the
+ * frame gets its number. It is put once more, in case it was not sent. Otherwise it would be sent only when
+ * the receiver misses it, after all frames that follow. A receiver that gets it twice drops one. */
 static void keep_raised(SendWindow *self, PyObject *frame) {
     PyObject *type, *value, *traceback;
     PyErr_Fetch(&type, &value, &traceback);
     if (tp_send_window_reserve(&self->window) == TP_OK) {
         tp_send_window_keep(&self->window, Py_NewRef(frame), size_of(frame));
         for (int more = 3; more > 0 && self->put != NULL && hand_over(self, frame) < 0; more--) {
-            PyErr_Clear(); /* the handler raised again, or there is no connection */
+            PyErr_Clear(); /* the signal handler raised again, or there is no connection */
         }
     }
     PyErr_Restore(type, value, traceback);
@@ -105,7 +105,7 @@ TP_HOT int tp_py_window_send(SendWindow *self, PyObject *frame) {
         keep_raised(self, frame);
         return -1;
     }
-    if (reserve(self) < 0) { /* once more: put() may have run Python code that filled the ring */
+    if (reserve(self) < 0) { /* again, because put() may have run Python code that filled the ring */
         return -1;
     }
     return tp_send_window_sent(&self->window, Py_NewRef(frame), size_of(frame));
@@ -217,14 +217,13 @@ static PyGetSetDef window_attributes[] = {
 
 static PyMethodDef window_methods[] = {
     {"send", (PyCFunction)window_send, METH_O,
-     "Check a frame, put() it, number and keep it; return what became of it."},
+     "Check a frame, put() it, number and keep it; return the result of the send."},
     {"push", (PyCFunction)window_push, METH_O, "Number and keep a frame without a check."},
-    {"ack", (PyCFunction)window_ack, METH_O,
-     "Forget the frames up to `applied` and return how many that was."},
+    {"ack", (PyCFunction)window_ack, METH_O, "Forget the frames up to `applied` and return their number."},
     {"hear", (PyCFunction)window_hear, METH_O,
-     "Take a message if it is an acknowledgement of the receiver, and return whether it was."},
+     "Take a message if the receiver acknowledges frames with it; return whether it does."},
     {"between", (PyCFunction)window_between, METH_VARARGS, "Return the kept frames numbered first to last."},
-    {"forget", (PyCFunction)window_forget, METH_NOARGS, "Forget all frames and return how many that was."},
+    {"forget", (PyCFunction)window_forget, METH_NOARGS, "Forget all frames and return their number."},
     {NULL, NULL, 0, NULL},
 };
 

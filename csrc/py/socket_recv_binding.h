@@ -1,4 +1,4 @@
-/* SocketRecv: takes messages from a ROUTER socket while each is the sender's next data frame. */
+/* SocketRecv: takes messages from a ROUTER socket, as long as each is the next data frame of the sender. */
 #ifndef TP_SOCKET_RECV_BINDING_H
 #define TP_SOCKET_RECV_BINDING_H
 

@@ -6,7 +6,7 @@
 typedef struct SocketSend {
     PyObject_HEAD
     PyObject *send, *flags, *again;
-    char idle; /* False after each send, which may use up the signal that a message has come */
+    char idle; /* False after each send: a send may use up the signal that a message has come */
 } SocketSend;
 
 static PyObject *socket_send_new(PyTypeObject *type, PyObject *args, PyObject *kwargs) {
@@ -57,7 +57,7 @@ static PyObject *socket_send_call(SocketSend *self, PyObject *args, PyObject *kw
 }
 
 static PyMemberDef socket_send_members[] = {
-    {"idle", T_BOOL, offsetof(SocketSend, idle), 0, "False from each call on, until it is set."},
+    {"idle", T_BOOL, offsetof(SocketSend, idle), 0, "Each call sets it to False."},
     {NULL, 0, 0, 0, NULL},
 };
 

@@ -1,5 +1,5 @@
-/* SocketSend: calls a socket's send(frame, flags) without a Python frame in between, and returns whether the
- * socket took the frame. */
+/* SocketSend: calls send(frame, flags) of a socket directly from C. Returns whether the socket took the
+ * frame. */
 #ifndef TP_SOCKET_SEND_BINDING_H
 #define TP_SOCKET_SEND_BINDING_H
 

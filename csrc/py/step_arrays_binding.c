@@ -16,7 +16,8 @@ static const tp_array_kind kinds[TP_STEP_ARRAYS] = {
     {"extras", "B", "uint8", 0},
 };
 
-/* Looks again at the arrays that nothing holds in place: Python code ran since they were looked at. */
+/* Looks a second time at the arrays that nothing keeps in place, because Python code ran after the first
+ * time. */
 static int look_again(tp_state *state, PyObject *const *values, int most, int tensors,
                       const tp_step_arrays *taken, tp_array *const *into) {
     for (int i = 0; i < most; i++) {

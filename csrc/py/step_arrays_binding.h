@@ -23,7 +23,7 @@ enum tp_step_array {
 
 typedef struct tp_step_arrays {
     tp_held held[TP_STEP_ARRAYS];
-    int count; /* of them: the others are not set */
+    int count; /* how many are set */
 } tp_step_arrays;
 
 /* Takes the first `most` arrays into *in. A value that is NULL is not given. 0, or -1 with an exception; the

@@ -1,4 +1,4 @@
-/* Decodes short text. CPython's decoder is made for long text: for the few bytes of a token it takes twice
+/* Decodes short text. CPython's decoder is made for long text. For the few bytes of a token it takes twice
  * as long as this one. */
 #include "py/str_binding.h"
 
@@ -17,8 +17,8 @@ static int is_ascii(const uint8_t *text, size_t size) {
     return (seen & HIGH) == 0;
 }
 
-/* The first and the last bytes of 2 to 16 bytes. Two loads and two stores cover all of them, some of them
- * twice: so there is no loop, and no branch but for the width. */
+/* The first and the last of 2 to 16 bytes. Two loads and two stores copy all of them, and some of them twice.
+ * So there is no loop, and the only branch is for the width. */
 typedef struct ends {
     uint64_t first, last;
 } ends;
@@ -51,7 +51,7 @@ static inline PyObject *make_short_ascii(size_t size, ends e) {
     return made;
 }
 
-/* Writes the characters of at most SHORT bytes. Returns how many, or 0 where the bytes are not UTF-8. */
+/* Writes the characters of at most SHORT bytes. Returns their number. 0: the bytes are not UTF-8. */
 static size_t decode(const uint8_t *text, size_t size, uint32_t *chars, uint32_t *highest) {
     size_t n = 0;
     *highest = 0;

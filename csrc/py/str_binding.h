@@ -1,4 +1,4 @@
-/* From UTF-8 to Python's str. */
+/* Converts UTF-8 to Python's str. */
 #ifndef TP_STR_BINDING_H
 #define TP_STR_BINDING_H
 

@@ -70,7 +70,8 @@ static int stream_traverse(Stream *self, visitproc visit, void *arg) {
 }
 
 static int stream_clear(Stream *self) {
-    /* Not the inbox: dealloc still has to leave it. A stream on which somebody waits is never garbage. */
+    /* The inbox stays, because dealloc still has to leave it. A stream on which somebody waits is never
+     * garbage. */
     Py_CLEAR(self->waiter);
     Py_CLEAR(self->exception);
     return 0;
@@ -139,7 +140,7 @@ static PyObject *stream_fail(Stream *self, PyObject *exception) {
         return NULL;
     }
     if (self->stream.finish != TP_FINISH_NONE || tp_stream_is_over(self)) {
-        Py_RETURN_NONE; /* its end is already known */
+        Py_RETURN_NONE; /* it already has its end */
     }
     tp_stream_map_remove(&self->inbox->inbox.map, &self->stream);
     Py_XSETREF(self->exception, Py_NewRef(exception));
@@ -153,7 +154,7 @@ static PyObject *stream_drop(Stream *self, PyObject *Py_UNUSED(ignored)) {
     return tp_stream_rouse(self) < 0 ? NULL : Py_NewRef(Py_None);
 }
 
-/* For a consumer that waits on several streams. A second consumer of one stream is refused. */
+/* For a consumer that waits on several streams. For a second consumer of one stream it raises. */
 static PyObject *stream_park(Stream *self, PyObject *future) {
     if (self->waiting_on != NULL) {
         PyErr_SetString(PyExc_RuntimeError, "another task waits on this stream");
@@ -186,11 +187,11 @@ static PyObject *get_over(Stream *self, void *Py_UNUSED(closure)) {
 }
 
 static PyMethodDef stream_methods[] = {
-    {"take", (PyCFunction)stream_take, METH_VARARGS, "Return what waits as one item, or None."},
-    {"end", (PyCFunction)stream_end, METH_VARARGS, "End it here with a reason and a text."},
-    {"fail", (PyCFunction)stream_fail, METH_O, "Raise this at its consumer, after what waits."},
+    {"take", (PyCFunction)stream_take, METH_VARARGS, "Return the output that waits as one item, or None."},
+    {"end", (PyCFunction)stream_end, METH_VARARGS, "End it with a reason and a text."},
+    {"fail", (PyCFunction)stream_fail, METH_O, "Raise this at its consumer, after the output that waits."},
     {"drop", (PyCFunction)stream_drop, METH_NOARGS, "Drop it; its consumer gets no more."},
-    {"park", (PyCFunction)stream_park, METH_O, "Let Inbox.wake() set this future once there is more."},
+    {"park", (PyCFunction)stream_park, METH_O, "Let Inbox.wake() set this future when there is more output."},
     {"unpark", (PyCFunction)stream_unpark, METH_NOARGS, "Forget the future of park()."},
     {NULL, NULL, 0, NULL},
 };
@@ -201,7 +202,7 @@ static PyGetSetDef stream_getset[] = {
     {"index", (getter)get_index, NULL, "Sample index.", NULL},
     {"received", (getter)get_received, NULL, "Output tokens that arrived so far.", NULL},
     {"live", (getter)get_live, NULL, "Whether rows may still arrive.", NULL},
-    {"over", (getter)get_over, NULL, "Whether its consumer got the last of it.", NULL},
+    {"over", (getter)get_over, NULL, "Whether its consumer got all of it.", NULL},
     {NULL, NULL, NULL, NULL, NULL},
 };
 

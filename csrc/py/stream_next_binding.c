@@ -82,7 +82,7 @@ static PyObject *next_step(StreamNext *next, PyObject *value) {
 
 static PyObject *next_iternext(StreamNext *next) { return next_step(next, Py_None); }
 
-/* The consumer does not wait any more: it was cancelled, or is gone. Another consumer may wait meanwhile. */
+/* The consumer no longer waits: it was cancelled, or is gone. Another consumer may wait already. */
 static void stop_waiting(StreamNext *next) {
     if (next->wait != 0 && next->wait == next->stream->waits) {
         Py_XDECREF(tp_stream_unpark(next->stream));

@@ -4,7 +4,7 @@
 typedef struct StreamWaiter {
     PyObject_HEAD
     PyObject *loop;
-    PyObject *callback, *context; /* of the task that waits; NULL while none does */
+    PyObject *callback, *context; /* of the task that waits; NULL if no task waits */
     uint8_t blocking, cancelled;
 } StreamWaiter;
 
@@ -66,7 +66,7 @@ PyObject *tp_stream_waiter_arm(Stream *stream) {
     }
     StreamWaiter *mine = (StreamWaiter *)stream->waiter;
     if (mine == NULL || mine->cancelled || mine->callback != NULL) {
-        /* This is the first wait; or the last one was cancelled, and its task must still see that. */
+        /* This is the first wait. Or the last wait was cancelled, and its task must still see this. */
         mine = (StreamWaiter *)inbox->waiter_type->tp_alloc(inbox->waiter_type, 0);
         if (mine == NULL) {
             return NULL;
@@ -78,7 +78,7 @@ PyObject *tp_stream_waiter_arm(Stream *stream) {
     return Py_NewRef((PyObject *)mine);
 }
 
-/* ---- the protocol of a future, as far as a task uses it ---- */
+/* ---- the part of a future's protocol that a task uses ---- */
 
 static PyObject *waiter_get_blocking(StreamWaiter *self, void *Py_UNUSED(closure)) {
     return PyBool_FromLong(self->blocking);
@@ -128,11 +128,11 @@ static PyObject *waiter_result(StreamWaiter *self, PyObject *Py_UNUSED(ignored))
     return NULL;
 }
 
-/* The task is woken later: the caller runs in a task itself. */
+/* The task is woken later, because the caller runs in a task itself. */
 static PyObject *waiter_cancel(StreamWaiter *self, PyObject *Py_UNUSED(args), PyObject *Py_UNUSED(kwargs)) {
     PyObject *context, *callback = take_callback(self, &context);
     if (callback == NULL) {
-        Py_RETURN_FALSE; /* it is woken already: the task itself remembers the cancellation */
+        Py_RETURN_FALSE; /* it is woken already; the task itself remembers that it was cancelled */
     }
     self->cancelled = 1;
     int bad = call_soon(self, callback, context);

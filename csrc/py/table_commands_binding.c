@@ -13,7 +13,7 @@
 #include "table/table_park.h"
 #include "table/table_shed.h"
 
-/* Returns the binding of a handle; NULL with KeyError where it has none. */
+/* Returns the binding of a handle. NULL with KeyError: it has none. */
 static tp_binding *find(PyObject *self, int64_t handle) {
     tp_binding *b = tp_table_find(tp_py_table(self), handle);
     if (b == NULL) {
@@ -27,7 +27,7 @@ static tp_binding *find_arg(PyObject *self, PyObject *arg) {
     return handle == -1 && PyErr_Occurred() ? NULL : find(self, handle);
 }
 
-/* Reads a handle, and finds its slot. NULL with an exception, KeyError where it has none. */
+/* Reads a handle, and finds its slot. NULL with an exception. KeyError: it has no slot. */
 static tp_slot *slot_arg(PyObject *self, PyObject *arg, int64_t *handle) {
     *handle = PyLong_AsLongLong(arg);
     if (*handle == -1 && PyErr_Occurred()) {
@@ -40,7 +40,7 @@ static tp_slot *slot_arg(PyObject *self, PyObject *arg, int64_t *handle) {
     return slot;
 }
 
-/* The arguments of a bind that are Python objects, as C has them. */
+/* C copies of those arguments of a bind that are Python objects. */
 typedef struct bind_lists {
     tp_py_text_options text;
     int32_t *stop_ids, *output_ids;
@@ -52,7 +52,8 @@ static void free_lists(bind_lists *lists) {
     PyMem_Free(lists->output_ids);
 }
 
-/* Reads them into *bind. 0, or -1 with an exception. The lists are to be freed in either case. */
+/* Reads the lists of a bind into *lists and *bind. 0, or -1 with an exception. The caller frees *lists in
+ * either case. */
 static int read_lists(const tp_table *t, PyObject *stops, PyObject *outputs, PyObject *text, tp_bind *bind,
                       bind_lists *lists) {
     *lists = (bind_lists){.stop_ids = NULL};
@@ -71,7 +72,7 @@ static int read_lists(const tp_table *t, PyObject *stops, PyObject *outputs, PyO
     return 0;
 }
 
-/* Binds, once no Python code runs any more. */
+/* Binds. Called when no Python code can run any more. */
 static PyObject *bind_now(tp_table *t, const tp_bind *bind) {
     const tp_binding *old = tp_table_find(t, bind->handle);
     if (tp_table_slot(t, bind->handle) == NULL || (old != NULL && old->state != TP_PARKED)) {
@@ -136,10 +137,10 @@ PyObject *tp_table_py_set_state(PyObject *self, PyObject *args) {
     Py_RETURN_NONE;
 }
 
-/* 0: it is not, and ValueError is set. */
+/* Returns 1 if the code names an error, else 0 with ValueError. */
 static int is_error_code(unsigned int code) {
     if (code == TP_ERROR_NONE || code >= TP_ERROR_END) {
-        PyErr_Format(PyExc_ValueError, "%u is not the code of an error", code);
+        PyErr_Format(PyExc_ValueError, "%u is not an error code", code);
         return 0;
     }
     return 1;

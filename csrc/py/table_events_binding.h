@@ -1,4 +1,4 @@
-/* The events of a table as Python has them. */
+/* The events of a table, as Python objects. */
 #ifndef TP_TABLE_EVENTS_BINDING_H
 #define TP_TABLE_EVENTS_BINDING_H
 

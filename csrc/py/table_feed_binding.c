@@ -36,7 +36,7 @@ static uint32_t feed_some(tp_table *t, unsigned int dp, PyObject *list, Py_ssize
     return tp_table_feed(t, dp, 0, frames[0].data, frames[0].size) == TP_OK;
 }
 
-/* Stops after a frame with events, and before an entry that it cannot feed. */
+/* Stops after a frame that gave events, and before an entry that it cannot feed. */
 PyObject *tp_table_py_feed_run(PyObject *self, PyObject *args) {
     tp_table *t = tp_py_table(self);
     unsigned int dp;

@@ -1,4 +1,4 @@
-/* The object Table, which its binding files share. */
+/* The object Table, for its binding files. */
 #ifndef TP_TABLE_OBJECT_H
 #define TP_TABLE_OBJECT_H
 

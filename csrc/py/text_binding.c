@@ -43,7 +43,7 @@ static void text_dealloc(PyObject *self) {
     Py_DECREF(type);
 }
 
-/* Makes the str of what may be sent, and marks it sent. */
+/* Makes a str from the text that may be sent, and marks this text as sent. */
 static PyObject *take_text(tp_text *text) {
     const uint32_t ready = text->ready;
     PyObject *made = tp_py_str(text->buffer, ready);
@@ -94,7 +94,7 @@ static PyObject *text_end(PyObject *self, PyObject *none) {
 static PyMethodDef methods[] = {
     {"feed", text_feed, METH_VARARGS,
      "Read tokens; return the text, how many tokens were read, and the stop or -1."},
-    {"end", text_end, METH_NOARGS, "Say that no token follows; return the text that was held."},
+    {"end", text_end, METH_NOARGS, "End the text, because no token follows; return the held text."},
     {NULL, NULL, 0, NULL},
 };
 

@@ -8,7 +8,7 @@ void tp_py_text_options_free(tp_py_text_options *o) {
     memset(o, 0, sizeof *o);
 }
 
-/* Lays the strings one after another. */
+/* Copies the strings, one after another. */
 static int read_stops(PyObject *strings, tp_py_text_options *o) {
     const Py_ssize_t count = PyTuple_GET_SIZE(strings);
     size_t total = 0;

@@ -8,13 +8,13 @@ typedef struct Vocab {
     tp_vocab vocab;
     tp_foreign foreign;
     PyObject *factory; /* makes the streams of a foreign decoder, or NULL */
-    PyObject *last;    /* what the last call of a stream returned: it holds the text */
+    PyObject *last;    /* the result of the last call of a stream; it holds the text */
 } Vocab;
 
 /* ---- a decoder in Python: factory(skip, spaces) makes streams with step(token), end() and copy() ---- */
 
 static void *checked(PyObject *made, void *context) {
-    if (made == NULL) { /* its request fails, and the rows of the frame that follow are still applied */
+    if (made == NULL) { /* its request fails; the other rows of the frame are still applied */
         PyErr_WriteUnraisable(((Vocab *)context)->factory);
     }
     return made;
@@ -77,7 +77,7 @@ static int read_form(PyObject *form, uint32_t *count, tp_words *words) {
     }
     if (sizes_size % 2 != 0 || sizes_size / 2 > INT32_MAX ||
         (*count != UINT32_MAX && *count != (uint32_t)(sizes_size / 2))) {
-        PyErr_SetString(PyExc_ValueError, "the forms of the words differ in their number");
+        PyErr_SetString(PyExc_ValueError, "the forms do not have the same number of words");
         return -1;
     }
     *count = (uint32_t)(sizes_size / 2);

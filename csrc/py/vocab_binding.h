@@ -5,8 +5,8 @@
 #include "py/core.h"
 #include "text/vocab.h"
 
-/* Returns the vocabulary of a Vocab, which lives as long as that; NULL with TypeError where the object is
- * something else. */
+/* Returns the vocabulary of a Vocab. It is valid as long as the Vocab lives. NULL with TypeError: the object
+ * is something else. */
 const tp_vocab *tp_py_vocab(PyObject *object);
 
 int tp_init_vocab(PyObject *module);

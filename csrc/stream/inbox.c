@@ -31,7 +31,7 @@ typedef struct row {
     tp_ending ending;
 } row;
 
-/* How much of each column the rows before have used. */
+/* How much of each column the earlier rows have used. */
 typedef struct cursor {
     size_t tokens, entries, ranks, error, text, extras;
 } cursor;
@@ -63,8 +63,8 @@ static void trim(tp_piece *piece, uint32_t known) {
     }
 }
 
-/* Cuts off the bytes that the stream has. Returns whether none before them are missing: a client that has the
- * tokens of a row has all bytes before it, so missing bytes will not come. */
+/* Cuts off the bytes that the stream already has. Returns 0 if bytes before the rest are missing. A client
+ * that has the tokens of a row also has all bytes before it, so missing bytes will never come. */
 static int trim_part(const tp_waiting *have, part *part) {
     const uint64_t end = have == NULL ? 0 : have->offset + have->len;
     if (part->size == 0) {
@@ -79,8 +79,9 @@ static int trim_part(const tp_waiting *have, part *part) {
     return 1;
 }
 
-/* Whether the consumer is too slow. A consumer that had nothing to take is not, however much comes at once.
- * What a stream keeps for later items is bounded by the length of its request. */
+/* Whether the consumer is too slow. A consumer that had nothing to take is never too slow, even if much comes
+ * at once. Tokens that a stream keeps for later items do not count, because the request's length bounds them.
+ */
 static int is_too_much(const tp_inbox *inbox, const tp_stream *stream, const row *row) {
     const size_t tokens = row->piece.count > 0 ? tp_piece_bytes(&row->piece) : 0;
     const size_t more = tokens + row->text.size + row->extras.size;
@@ -88,7 +89,7 @@ static int is_too_much(const tp_inbox *inbox, const tp_stream *stream, const row
            tp_stream_bytes(stream) + more > inbox->stream_bytes;
 }
 
-/* Appends what the row has. */
+/* Appends the data of the row. */
 static tp_result append(tp_inbox *inbox, tp_stream *stream, const row *row) {
     if (row->text.size > 0) {
         TP_TRY(tp_stream_append_text(stream, row->text.bytes, row->text.size));
@@ -168,7 +169,7 @@ static inline void advance(cursor *at, const lengths *n) {
     }
 }
 
-/* A pointer into a column; NULL where the row has nothing there. */
+/* A pointer into a column. NULL: the row has nothing in it. */
 static inline const uint8_t *part_of(const uint8_t *column, size_t at, uint32_t size) {
     return size == 0 ? NULL : column + at;
 }

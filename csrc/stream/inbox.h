@@ -1,8 +1,8 @@
 /* A client's inbox: it feeds OutputFrames to streams.
  *
- * A row says at which token offset of its request it begins. So a row that comes again is cut to what is new,
- * and a frame may be fed again. A row that begins after the tokens that the stream has is not applied; it
- * gives a note. */
+ * A row names the token offset at which it begins. So a frame may be fed again: the tokens that the stream
+ * already has are cut off. If tokens before a row are missing, the row is not applied, and it gives a note.
+ */
 #ifndef TP_INBOX_H
 #define TP_INBOX_H
 
@@ -11,10 +11,10 @@
 #include "wire/result.h"
 
 enum tp_note_kind {
-    TP_NOTE_ENDED = 0, /* the final row was applied; the inbox has removed the stream */
-    TP_NOTE_AHEAD = 1, /* a row begins at `offset`, and tokens before it are missing */
-    TP_NOTE_SLOW = 2,  /* more bytes wait than a stream may hold; the inbox has removed it */
-    TP_NOTE_TORN = 3,  /* text before the row is missing, and no lane can bring it any more */
+    TP_NOTE_ENDED = 0, /* the final row was applied, and the inbox has removed the stream */
+    TP_NOTE_AHEAD = 1, /* a row begins at `offset`, but tokens before it are missing */
+    TP_NOTE_SLOW = 2,  /* more bytes wait than a stream may hold; the inbox has removed the stream */
+    TP_NOTE_TORN = 3,  /* text before the row is missing, and will never come */
     TP_NOTE_APART = 4  /* the same for extras */
 };
 
@@ -26,9 +26,9 @@ typedef struct tp_note {
 
 typedef struct tp_inbox {
     tp_stream_map map;
-    size_t stream_bytes; /* that may wait in a stream */
-    /* What the last feed did. The next feed empties both lists. */
-    tp_stream **woken; /* streams that were not ready before, and are now */
+    size_t stream_bytes; /* most bytes that may wait in a stream */
+    /* The results of the last feed. The next feed empties both lists. */
+    tp_stream **woken; /* streams that have become ready */
     uint32_t woken_count, woken_capacity;
     tp_note *notes;
     uint32_t note_count, note_capacity;

@@ -1,4 +1,4 @@
-/* A queue of tokens with what belongs to them. */
+/* The output of one request that waits for its reader: tokens, logprobs, text, extras. */
 #include "stream/stream.h"
 
 #include <stdlib.h>
@@ -6,7 +6,7 @@
 
 #include "buffer.h"
 
-#define KEEP_TOKENS 4096u /* an empty stream that held more frees its memory */
+#define KEEP_TOKENS 4096u /* if an empty stream has room for more tokens, its memory is freed */
 
 void tp_stream_init(tp_stream *stream, uint64_t key) {
     memset(stream, 0, sizeof *stream);

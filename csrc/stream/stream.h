@@ -1,11 +1,11 @@
-/* What one request has received and its consumer has not taken. */
+/* The output of one request that its consumer has not taken. */
 #ifndef TP_STREAM_H
 #define TP_STREAM_H
 
 #include "wire/layout.h"
 #include "wire/result.h"
 
-/* What an item holds. types.RequestOutputKind has the same numbers. */
+/* The kind of an item. types.RequestOutputKind has the same numbers. */
 enum tp_output_kind { TP_CUMULATIVE = 0, TP_DELTA = 1, TP_FINAL_ONLY = 2 };
 
 /* Bytes that wait for the consumer: text or extras. */
@@ -20,25 +20,25 @@ typedef struct tp_stream {
     uint32_t offset;              /* output tokens that the consumer took: the offset of tokens[head] */
     uint32_t head, len, capacity; /* tokens[head .. head + len) wait */
     int32_t *tokens;
-    /* Logprobs: NULL until a row has some. lp_k and lp_ranks have an entry per token (k -1: it has none).
-     * lp_ids and lp_values have 1 + k entries for each token with logprobs. */
+    /* Logprobs: NULL until a row has some. lp_k and lp_ranks have one entry for each token (k -1: no
+     * logprobs). lp_ids and lp_values have 1 + k entries for each token with logprobs. */
     int32_t *lp_k, *lp_ranks;
     int32_t *lp_ids;
     float *lp_values;
     uint32_t lp_head, lp_len, lp_capacity;
     tp_waiting text;    /* whole characters of UTF-8 */
-    tp_waiting *extras; /* NULL until some came. They wake nobody: tokens or the end follow them */
+    tp_waiting *extras; /* NULL until some came. They wake nobody, because tokens or the end follow */
     int32_t stop_reason, stop_string;
-    uint32_t cached; /* prompt tokens that a cache had */
+    uint32_t cached; /* prompt tokens that came from a cache */
     uint32_t error_len;
     char *error; /* UTF-8 without a terminator: the text, then the name of a field; NULL: none */
-    uint32_t shown, text_shown; /* cumulative: how much of it the last item had */
+    uint32_t shown, text_shown; /* cumulative: tokens and text bytes that the last item had */
     uint8_t kind;
     uint8_t finish;      /* enum tp_finish */
     uint8_t error_code;  /* enum tp_error_code */
-    uint8_t error_field; /* the last bytes of `error`: the name of the field to blame */
-    uint8_t told;        /* the consumer took the end */
-    uint8_t listed;      /* an inbox has it */
+    uint8_t error_field; /* bytes at the end of `error` that name the wrong field */
+    uint8_t told;        /* the consumer has taken the end */
+    uint8_t listed;      /* an inbox holds it */
 } tp_stream;
 
 /* The tokens of one row, unaligned as they are in the frame. */
@@ -53,26 +53,26 @@ typedef struct tp_piece {
 typedef struct tp_ending {
     uint8_t finish, error_code, error_field;
     int32_t stop_reason, stop_string;
-    const uint8_t *error; /* UTF-8; its last `error_field` bytes name the field to blame */
+    const uint8_t *error; /* UTF-8; its last `error_field` bytes name the wrong field */
     uint32_t error_len;
 } tp_ending;
 
 void tp_stream_init(tp_stream *stream, uint64_t key);
-/* Frees what the stream holds, also what waits. */
+/* Frees everything that the stream holds, also output that waits. */
 void tp_stream_clear(tp_stream *stream);
 
-/* Each appends all or, on TP_E_MEMORY, nothing. */
+/* Each of these appends all. On TP_E_MEMORY, it appends nothing. */
 tp_result tp_stream_append(tp_stream *stream, const tp_piece *piece);
 tp_result tp_stream_append_text(tp_stream *stream, const uint8_t *text, uint32_t size);
 tp_result tp_stream_append_extras(tp_stream *stream, const uint8_t *extras, uint32_t size);
 
-/* Sets the end. Only the first end counts. The error is copied; without memory it is left out. An unknown
- * finish or error code, or an error without a code, is an internal error. A field that is longer than the
- * error is left out. */
+/* Sets the end. Only the first end counts. The error is copied. If there is no memory, it is left out. An
+ * unknown finish or error code, or an error without a code, is an internal error. A field that is longer than
+ * the error is left out. */
 void tp_stream_end(tp_stream *stream, const tp_ending *ending);
 
-/* The consumer took the first `count` tokens, which have `entries` logprob entries, and all text. They stay
- * where the next item has to hold them again. */
+/* The consumer took the first `count` tokens and all text. `entries` is the number of their logprob entries.
+ * They are kept if the next item has to hold them again. */
 void tp_stream_took(tp_stream *stream, uint32_t count, uint32_t entries);
 /* The consumer took all extras. */
 void tp_stream_took_extras(tp_stream *stream);

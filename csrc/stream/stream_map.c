@@ -62,7 +62,7 @@ void tp_stream_map_remove(tp_stream_map *map, tp_stream *stream) {
     while (map->slots[hole] != stream) {
         hole = (hole + 1) & map->mask;
     }
-    /* Close the hole: a stream whose search passes the hole moves into it. */
+    /* Close the hole: a stream moves into it if the search for this stream passes the hole. */
     for (uint32_t i = (hole + 1) & map->mask; map->slots[i] != NULL; i = (i + 1) & map->mask) {
         const uint32_t home = tp_stream_map_home(map, map->slots[i]->key);
         if (((i - home) & map->mask) >= ((i - hole) & map->mask)) {

@@ -16,7 +16,7 @@ void tp_stream_map_clear(tp_stream_map *map);
 
 /* Adds a stream whose key is not in the map. It must be removed before it is freed. */
 tp_result tp_stream_map_add(tp_stream_map *map, tp_stream *stream);
-/* Does nothing where the stream is not listed. */
+/* Does nothing if the stream is not in the map. */
 void tp_stream_map_remove(tp_stream_map *map, tp_stream *stream);
 
 /* The slot at which the search for a key begins. The keys of a client differ in their low bits; the

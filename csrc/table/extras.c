@@ -1,4 +1,4 @@
-/* A queue of wrapped bytes. */
+/* The queue of a request's extras. */
 #include "table/extras.h"
 
 #include <stdlib.h>

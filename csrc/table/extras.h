@@ -1,7 +1,7 @@
 /* The extras of one request until they are sent: bytes that came beside its tokens. C does not read them;
- * docs/wire.md explains them. Each piece is wrapped in [offset, count, skip, size] (u32 each). It came with
- * the `count` tokens of the request from token `offset` on. The row that it came with also had `skip` tokens
- * before these, which the request has had before. */
+ * docs/wire.md explains them. Each piece begins with [offset, count, skip, size] (u32 each): it came with the
+ * `count` tokens of the request from token `offset` on. Its row also had `skip` tokens before these, which
+ * the request already had. */
 #ifndef TP_EXTRAS_H
 #define TP_EXTRAS_H
 
@@ -11,10 +11,10 @@
 #define TP_WRAP_BYTES 16u
 
 typedef struct tp_extras {
-    uint8_t *buffer; /* wraps that are not sent; a part of the first may have been sent */
+    uint8_t *buffer; /* unsent pieces; a part of the first may have been sent */
     uint32_t len, capacity;
-    uint32_t ready;   /* bytes that may be sent: the rest goes with the next token, or with the end */
-    uint32_t charged; /* how many of the ready bytes are on the client's account */
+    uint32_t ready;   /* bytes that may be sent; the rest goes with the next token, or with the end */
+    uint32_t charged; /* ready bytes that are on the client's account */
     uint64_t offset;  /* bytes that were sent */
 } tp_extras;
 
@@ -29,8 +29,8 @@ void tp_extras_free(tp_extras *e);
 tp_result tp_extras_reserve(tp_extras *e, uint32_t size);
 void tp_extras_add(tp_extras *e, const tp_wrap *wrap, const uint8_t *data);
 
-/* Turns offsets that were counted from 0 into offsets from `base` on, before anything is sent. Drops what
- * came with token `end` or a later one; what came with a token before `total` is ready. */
+/* Adds `base` to all offsets, before anything is sent. Drops the pieces that came with token `end` or a later
+ * one. Pieces that came with a token before `total` may be sent. */
 void tp_extras_rebase(tp_extras *e, uint32_t base, uint64_t end, uint32_t total);
 void tp_extras_sent(tp_extras *e, uint32_t bytes);
 

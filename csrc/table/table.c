@@ -97,7 +97,7 @@ void tp_table_drop(tp_table *t, tp_binding *b) {
         t->park_used -= b->park_bytes;
     }
     b->state = TP_GONE;
-    if (!(b->flags & TP_B_DIRTY)) { /* else the flush that sends its last row recycles it */
+    if (!(b->flags & TP_B_DIRTY)) { /* else the flush that sends its last row frees it */
         tp_binding_recycle(t, b);
     }
 }

@@ -1,4 +1,4 @@
-/* The table as a whole: making it, and finding and dropping bindings. */
+/* The whole table: makes it, finds and drops bindings. */
 #ifndef TP_TABLE_H
 #define TP_TABLE_H
 
@@ -17,11 +17,12 @@ typedef struct tp_table_config {
 tp_result tp_table_init(tp_table *t, const tp_table_config *config);
 void tp_table_clear(tp_table *t);
 
-tp_rank *tp_table_rank(const tp_table *t, uint32_t dp);       /* NULL: no such rank */
-tp_slot *tp_table_slot(const tp_table *t, int64_t handle);    /* NULL: the handle has no slot */
-tp_binding *tp_table_find(const tp_table *t, int64_t handle); /* NULL: it is neither bound nor parked */
+tp_rank *tp_table_rank(const tp_table *t, uint32_t dp);    /* NULL: no such rank */
+tp_slot *tp_table_slot(const tp_table *t, int64_t handle); /* NULL: the handle has no slot */
+tp_binding *tp_table_find(const tp_table *t,
+                          int64_t handle); /* NULL: the handle is neither bound nor parked */
 
-/* Drops a binding. What it has unsent stays with its client. */
+/* Drops a binding. Its unsent output stays with its client. */
 void tp_table_drop(tp_table *t, tp_binding *b);
 
 #endif

@@ -1,4 +1,4 @@
-/* Keeps the rows of the newest frame. */
+/* Keeps the rows of the last applied frame. */
 #include "table/table_basis.h"
 
 #include <stdlib.h>

@@ -1,4 +1,5 @@
-/* The basis: the rows of a rank's newest frame. A frame without handles continues them. */
+/* The basis: the rows of the last frame of a rank that was applied. A frame without handles continues them.
+ */
 #ifndef TP_TABLE_BASIS_H
 #define TP_TABLE_BASIS_H
 
@@ -7,27 +8,27 @@
 
 struct tp_binding;
 
-/* Of the TP rank 0, whose rows count. */
+/* The basis of TP rank 0, the only TP rank whose rows are applied. */
 typedef struct tp_basis {
-    uint64_t instance, sender, seq; /* of that frame */
+    uint64_t instance, sender, seq; /* of the frame */
     int64_t *handles;
-    uint32_t *position; /* of each row after that frame */
+    uint32_t *position; /* tokens of each row's handle after the frame */
     struct tp_binding *
-        *bindings;           /* where a run found them, or NULL; each may have got another handle since */
+        *bindings;           /* the bindings that a run found, or NULL; each may have another handle now */
     uint32_t rows, capacity; /* rows 0: there is no basis */
-    int mixed;               /* a run failed: a row is not plain, and will hardly be in the next frame */
+    int mixed; /* a run failed, because a row is not plain; that row is probably not in the next frame */
 } tp_basis;
 
-/* Gives a frame without handles the rows that it continues. TP_E_BASIS: it does not follow the basis. */
+/* Gives a frame without handles the rows of the basis. TP_E_BASIS: the frame does not follow the basis. */
 tp_result tp_basis_take(tp_basis *basis, tp_step_view *v);
-/* Makes a frame that was applied the basis. */
+/* Sets the basis to a frame that was applied. */
 void tp_basis_keep(tp_basis *basis, const tp_step_view *v);
 /* Whether a frame without handles follows the basis, or the `ahead` frames that will be applied first. */
 static inline int tp_basis_leads_to(const tp_basis *basis, uint32_t ahead, const tp_step_view *v) {
     return basis->rows == v->rows && v->lane.seq == basis->seq + 1 + ahead &&
            v->lane.sender == basis->sender && v->lane.instance == basis->instance;
 }
-/* Moves the basis on by frames that were applied, each with one token per row. */
+/* Updates the basis after frames that were applied, each with one token per row. */
 void tp_basis_advance(tp_basis *basis, uint32_t frames);
 void tp_basis_free(tp_basis *basis);
 

@@ -29,12 +29,12 @@ static void discard(fresh *f) {
     tp_text_free(f->text);
 }
 
-/* Makes the text of a request, as it is after the output that the request has. NULL: no memory, or the
+/* Makes the text of a request, and reads all output that the request already has. NULL: no memory, or the
  * foreign decoder failed. */
 static tp_text *make_text(const tp_table *t, const tp_bind *bind) {
     tp_text *text = t->vocab == NULL ? NULL : tp_text_new(t->vocab, bind->text);
     for (uint32_t i = 0; text != NULL && i < bind->output_count; i++) {
-        int32_t stop; /* these tokens were scanned before, by the binding that made them */
+        int32_t stop; /* the binding that made these tokens has scanned them */
         if (tp_text_step(text, bind->output_ids[i], 0, &stop) != TP_OK) {
             tp_text_free(text);
             return NULL;
@@ -75,7 +75,7 @@ static tp_result allocate(const tp_table *t, const tp_bind *bind, const tp_bindi
     return TP_OK;
 }
 
-/* Gives a binding what its bind says. */
+/* Sets the values of a binding from its bind. */
 static void set_up(const tp_table *t, tp_binding *b, const tp_bind *bind, const fresh *f) {
     b->key = bind->key;
     b->base = b->sent = bind->output_count;
@@ -105,7 +105,7 @@ static void set_up(const tp_table *t, tp_binding *b, const tp_bind *bind, const 
     }
 }
 
-/* Puts what is unsent on the client's account, or drops it where there is no client. */
+/* Puts the unsent output on the client's account, or drops it if there is no client. */
 static void charge(tp_table *t, tp_binding *b) {
     if (b->flags & TP_B_MUTED) {
         b->sent = b->total;
@@ -119,7 +119,7 @@ static void charge(tp_table *t, tp_binding *b) {
     }
 }
 
-/* Applies the `parked` tokens that came before the bind, as if they came now. */
+/* Applies the tokens that came before the bind, as if they came now. `parked` is their number. */
 static void replay(tp_table *t, tp_binding *b, uint32_t parked) {
     b->total = b->base;
     if (b->base >= b->max_tokens) {

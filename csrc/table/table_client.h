@@ -1,4 +1,4 @@
-/* Clients: the account of what each has unsent. */
+/* Clients. The account of a client counts the bytes of its unsent output. */
 #ifndef TP_TABLE_CLIENT_H
 #define TP_TABLE_CLIENT_H
 
@@ -7,24 +7,24 @@
 #include "text/text.h"
 #include "wire/result.h"
 
-#define TP_ROW_BYTES    24u /* of a row of an OutputFrame beside its tokens, at most */
-#define TP_TEXT_BYTES   12u /* more per row where a frame has text */
+#define TP_ROW_BYTES    24u /* most bytes of a row of an OutputFrame, without its tokens */
+#define TP_TEXT_BYTES   12u /* more per row if a frame has text */
 #define TP_EXTRAS_BYTES 12u /* more for a row with extras */
 
 tp_result tp_client_open(tp_table *t, uint32_t client);
 
-/* Makes room for one more binding on the client's list, so that tp_client_mark cannot fail. */
+/* Makes room for one more binding in the client's list, so that tp_client_mark cannot fail. */
 tp_result tp_client_reserve(tp_table *t, tp_client *c);
 
-/* An outcome waits for what the binding has unsent. */
+/* An outcome waits for the binding's unsent output. */
 void tp_client_urgent(tp_table *t, tp_binding *b);
 
-/* Puts a binding on its client's list, and what it has unsent on the account. Until then, what a paced
- * binding has unsent is on no account. */
+/* Puts a binding on its client's list, and its unsent output on the account. Until then, the unsent output
+ * of a paced binding is on no account. */
 void tp_client_wake(tp_table *t, tp_binding *b);
 
-/* Gives an event for each client whose account has become too large. There must be room for as many events as
- * there are clients. */
+/* Gives an event for each client whose account has become too large. There must be room for one event per
+ * client. */
 void tp_clients_crowded(tp_table *t, uint64_t step);
 
 static inline uint64_t tp_client_bytes(const tp_client *c) {
@@ -32,7 +32,7 @@ static inline uint64_t tp_client_bytes(const tp_client *c) {
            c->error_bytes + c->text_bytes + c->extras_bytes;
 }
 
-/* Puts a binding on its client's list, for which the bind made room. */
+/* Puts a binding on its client's list. The bind made room for it. */
 static inline void tp_client_mark(tp_client *c, tp_binding *b) {
     if (!(b->flags & TP_B_DIRTY)) {
         b->flags |= TP_B_DIRTY;

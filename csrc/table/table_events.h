@@ -5,7 +5,7 @@
 #include "table/table_types.h"
 #include "wire/result.h"
 
-/* Makes room for so many more events. */
+/* Makes room for this many more events. */
 tp_result tp_table_reserve_events(tp_table *t, uint64_t extra);
 
 /* Adds an event. There must be room. */

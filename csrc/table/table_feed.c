@@ -1,5 +1,5 @@
-/* Feeds frames. A plain row has one good token that ends nothing. It is applied here, in a few nanoseconds
- * where its memory is in the cache. All other rows go to table_row.c. */
+/* Feeds frames. A plain row has one valid token that does not end the request. It is applied here, in a few
+ * nanoseconds if its memory is in the cache. All other rows go to table_row.c. */
 #include "table/table_feed.h"
 
 #include "table/table.h"
@@ -13,16 +13,17 @@
 /* Rows are looked up in blocks, in one pass per pointer, so that the cache misses of a block overlap. */
 #define BLOCK 32u
 
-/* A function with the argument `text` is compiled twice, so that tables without a vocabulary do not pay for
- * text. */
+/* A function with the argument `text` is compiled twice, so that tables without a vocabulary are not slower
+ * because of text. */
 #define WITH_AND_WITHOUT __attribute__((always_inline)) static inline
 
 typedef struct block {
-    tp_slot *slots[BLOCK]; /* NULL: the handle of the row is not one of this rank */
+    tp_slot *slots[BLOCK]; /* NULL: the handle of the row does not belong to this rank */
     tp_binding *newest[BLOCK];
 } block;
 
-/* Finds the slots and bindings of n rows. token_ids: one per row; NULL: rows have other numbers of them. */
+/* Finds the slots and bindings of n rows. token_ids has one token for each row. NULL: not every row has one
+ * token. */
 WITH_AND_WITHOUT void look_up(const tp_table *t, const tp_rank *rank, const uint8_t *handles,
                               const uint8_t *token_ids, uint32_t n, block *found, int text) {
     const uint32_t words = !text || token_ids == NULL ? 0 : t->vocab->count;
@@ -45,7 +46,7 @@ WITH_AND_WITHOUT void look_up(const tp_table *t, const tp_rank *rank, const uint
         if (b == NULL) {
             continue;
         }
-        /* computed as a number, because the array may be NULL or full */
+        /* an address computed as an integer, because the array may be NULL or full */
         __builtin_prefetch((const void *)((uintptr_t)b->tokens + (size_t)b->total * 4), 1);
         if (text && b->flags & TP_B_TEXT) {
             const uint32_t token = words == 0 ? 0 : (uint32_t)tp_load_i32(token_ids + (size_t)i * 4);
@@ -67,7 +68,7 @@ static inline const uint8_t *skip(const uint8_t *p, uint64_t values) {
     return p == NULL ? NULL : p + values * 4;
 }
 
-/* Moves on behind a row. */
+/* Goes on to the next row. */
 static inline void advance(cursor *at, uint32_t count, int32_t k, uint32_t extras) {
     at->token_ids = skip(at->token_ids, count);
     if (k >= 0) {
@@ -86,7 +87,7 @@ static inline int is_plain(const tp_table *t, const tp_binding *b, uint32_t posi
            !((b->stop_mask >> ((uint32_t)token & 63)) & 1);
 }
 
-/* Applies the one token of a plain row, with its text. 0: the row is not plain, and nothing has changed. */
+/* Applies the token of a plain row, with its text. 0: the row is not plain, and nothing has changed. */
 WITH_AND_WITHOUT int take_plain(tp_table *t, tp_binding *b, uint32_t position, int32_t token,
                                 uint64_t mono_ns, int text) {
     if (!is_plain(t, b, position, token)) {

@@ -29,7 +29,7 @@ void tp_binding_finish(tp_table *t, tp_binding *b, uint8_t finish, int32_t stop_
     tp_client_urgent(t, b);
 }
 
-/* Returns how many of the first `most` bytes of a text are whole characters. */
+/* Returns the size of the whole characters in the first `most` bytes of a text. */
 static size_t whole_characters(const char *text, size_t size, size_t most) {
     if (size <= most) {
         return size;

@@ -1,5 +1,5 @@
-/* Packs what a client has unsent in one walk over its list. A binding gives one row, or one row per run of
- * equal top-k where its tokens have logprobs. */
+/* Packs the unsent output of a client in one pass over its list. A binding gives one row. If its tokens have
+ * logprobs, it gives one row for each series of tokens with equal top-k. */
 #include "table/table_flush.h"
 
 #include "table/table_client.h"
@@ -9,7 +9,7 @@
 
 #define LEAST_EXTRAS 64u /* bytes of extras for which any frame has room */
 
-/* Copies what fits of a text, up to the end of a character. Returns how many bytes that was. */
+/* Copies the part of a text that fits, up to the end of a character. Returns the number of copied bytes. */
 static uint32_t put_text(tp_packed *p, const tp_text *text) {
     const uint64_t used = p->bytes + TP_ROW_BYTES + TP_TEXT_BYTES;
     const uint64_t left = used < p->limit ? p->limit - used : 0;
@@ -26,7 +26,7 @@ static uint32_t put_text(tp_packed *p, const tp_text *text) {
     return n;
 }
 
-/* Packs what fits of a binding's tokens and its end. Returns 1 where all is sent. */
+/* Packs a binding's tokens and its end, if they fit. Returns 1 if all is packed. */
 static inline int put_tokens(tp_packed *p, tp_binding *b) {
     const uint32_t unsent = b->total - b->sent;
     const uint32_t before = p->rows;
@@ -44,7 +44,7 @@ static inline int put_tokens(tp_packed *p, tp_binding *b) {
     return 1;
 }
 
-/* Text is sent before its tokens, or with them. So a client that has the tokens has the text. */
+/* Text is sent before its tokens, or with them. So a client that has the tokens also has the text. */
 static int put_with_text(tp_packed *p, tp_binding *b) {
     tp_text *text = b->text;
     const uint32_t row = p->rows;
@@ -97,13 +97,13 @@ static int put_with_extras(tp_packed *p, tp_binding *b) {
     return all;
 }
 
-/* Packs what fits of a binding. Returns 1 where all is sent. */
+/* Packs the part of a binding that fits. Returns 1 if all is packed. */
 static inline int put(tp_packed *p, tp_binding *b) {
     return b->flags & TP_B_EXTRAS && b->extras->ready > 0 ? put_with_extras(p, b) : put_rest(p, b);
 }
 
-/* Packs a binding of which only one token, and at most a short text, is unsent, as with most bindings. 0: it
- * is another binding, and nothing has changed. */
+/* Packs a binding that has one unsent token and at most a short unsent text. Most bindings are so. 0: the
+ * binding has other unsent output, and nothing has changed. */
 static inline int put_plain(tp_packed *p, tp_binding *b) {
     tp_text *text = b->flags & TP_B_TEXT ? b->text : NULL;
     const uint32_t n = text == NULL ? 0 : text->ready;
@@ -128,7 +128,7 @@ static inline int put_plain(tp_packed *p, tp_binding *b) {
     return 1;
 }
 
-/* All of a binding is sent. */
+/* Handles a binding of which all is packed. */
 static void settle(tp_table *t, tp_client *c, tp_binding *b) {
     if (b->flags & TP_B_URGENT) {
         c->urgent--;
@@ -144,7 +144,7 @@ static void settle(tp_table *t, tp_client *c, tp_binding *b) {
     }
 }
 
-/* Packs the bindings of the client's list. Those that still have something unsent stay on it. */
+/* Packs the bindings in the client's list. A binding that still has unsent output stays in the list. */
 static void put_all(tp_table *t, tp_packed *p, int urgent_only) {
     tp_client *c = p->client;
     uint32_t kept = 0;
@@ -176,7 +176,7 @@ static void put_all(tp_table *t, tp_packed *p, int urgent_only) {
     c->dirty_count = kept;
 }
 
-/* Makes room for what may be packed. */
+/* Makes room for the output that may be packed. */
 static tp_result reserve(tp_table *t, tp_packed *p) {
     const tp_client *c = p->client;
     const uint64_t runs = c->dirty_count + (c->lp_tokens > 0 ? c->tokens : 0);
@@ -195,7 +195,7 @@ static tp_result reserve(tp_table *t, tp_packed *p) {
     return tp_space_reserve(p->s, &need);
 }
 
-/* Takes what was packed off the client's account. */
+/* Takes the packed output off the client's account. */
 static void discharge(const tp_table *t, const tp_packed *p) {
     tp_client *c = p->client;
     c->tokens -= p->tokens;
@@ -211,7 +211,7 @@ static void discharge(const tp_table *t, const tp_packed *p) {
     }
 }
 
-/* Returns the columns of what was packed. Those that are all default are NULL. */
+/* Returns the packed columns. A column in which every entry is the default is NULL. */
 static tp_output_rows columns_of(const tp_table *t, uint32_t client, const tp_packed *p) {
     const tp_space *s = p->s;
     return (tp_output_rows){
@@ -257,7 +257,7 @@ tp_result tp_table_flush(tp_table *t, uint32_t client, uint64_t max_bytes, int u
     if (client >= t->client_count || t->clients[client].dirty_count == 0) {
         return TP_OK;
     }
-    /* the limit is in bytes, so a frame stays far below what it may hold */
+    /* the limit in bytes keeps the number of rows far below the limit of a frame */
     tp_packed p = {.s = &t->space,
                    .client = &t->clients[client],
                    .limit = max_bytes < TP_MAX_TOKENS ? max_bytes : TP_MAX_TOKENS};

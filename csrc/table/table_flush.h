@@ -1,4 +1,4 @@
-/* Packing what a client has unsent. */
+/* Packs the unsent output of a client. */
 #ifndef TP_TABLE_FLUSH_H
 #define TP_TABLE_FLUSH_H
 
@@ -6,9 +6,9 @@
 #include "wire/output.h"
 #include "wire/result.h"
 
-/* Packs what the client has unsent into rows of about max_bytes, at least one token. urgent_only: only
- * bindings of which an outcome waits. rows->rows is 0 where nothing was unsent. The arrays of *rows are valid
- * until the next call. */
+/* Packs unsent output of the client into rows: about max_bytes, and at least one token. urgent_only: packs
+ * only bindings with an outcome that waits. rows->rows is 0 if nothing was unsent. The arrays of *rows are
+ * valid until the next call. */
 tp_result tp_table_flush(tp_table *t, uint32_t client, uint64_t max_bytes, int urgent_only,
                          tp_output_rows *rows);
 

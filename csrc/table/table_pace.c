@@ -23,7 +23,7 @@ int tp_pace_is_due(tp_table *t, tp_binding *b, uint64_t mono_ns) {
     return 1;
 }
 
-/* Whether only the time keeps a binding from being sent. */
+/* Whether a binding is not sent only because its time has not come. */
 static int waits_for_time(const tp_binding *b) {
     return b->flags & TP_B_PACED && !(b->flags & (TP_B_DIRTY | TP_B_MUTED)) && b->next_ns > 0 &&
            tp_binding_is_open(b) && b->total - b->sent >= b->pace;

@@ -4,11 +4,11 @@
 
 #include "table/table_types.h"
 
-/* Whether the unsent output of a paced binding is to be sent now. Where only its time has not come,
- * t->release_ns says when it comes. */
+/* Whether to send the unsent output of a paced binding now. If only its time has not come, t->release_ns is
+ * set to this time. */
 int tp_pace_is_due(tp_table *t, tp_binding *b, uint64_t mono_ns);
 
-/* Wakes the bindings whose time has come, and sets t->release_ns to the time of the next one, or 0. */
+/* Marks the bindings whose time has come for sending. Sets t->release_ns to the next time, or 0. */
 void tp_table_release(tp_table *t, uint64_t now_ns);
 
 #endif

@@ -1,4 +1,4 @@
-/* Packs what only some rows have. */
+/* Packs the data that only some rows have. */
 #include "table/table_pack.h"
 
 #include "table/table_tail.h"

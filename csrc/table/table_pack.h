@@ -1,4 +1,4 @@
-/* The rows of an OutputFrame, put together in the table's space. What most rows need is inline. */
+/* Packs the rows of an OutputFrame into the table's space. The functions that most rows need are inline. */
 #ifndef TP_TABLE_PACK_H
 #define TP_TABLE_PACK_H
 
@@ -7,7 +7,7 @@
 #include "table/table_client.h"
 #include "table/table_types.h"
 
-/* What the frame has so far, and which of its columns are not all default. */
+/* The state of a frame while it is packed: its sizes, and the columns that are not all default. */
 typedef struct tp_packed {
     tp_space *s;
     tp_client *client;
@@ -16,8 +16,8 @@ typedef struct tp_packed {
     int counted, finished, stopped, with_k, with_text, strings, cached, erred, coded, blamed, with_extras;
 } tp_packed;
 
-/* Fills a column with its default, a repeated byte, before the first other value is written. So a column in
- * which all rows have the default costs nothing. */
+/* Fills a column with its default, which is a repeated byte. This is done before the first other value is
+ * written, so a column in which all rows have the default costs nothing. */
 static inline void tp_pack_begin(const tp_packed *p, int *begun, void *column, int fill, size_t width) {
     if (!*begun) {
         memset(column, fill, p->most * width);
@@ -29,7 +29,7 @@ static inline void tp_pack_begin(const tp_packed *p, int *begun, void *column, i
 void tp_pack_counts(tp_packed *p);
 /* Makes the last row that was packed the final row of its request. */
 void tp_pack_end(tp_packed *p, const tp_binding *b);
-/* Packs the unsent tokens of a binding with logprobs: a row per run of tokens with the same k. */
+/* Packs the unsent tokens of a binding with logprobs: one row for each series of tokens with the same k. */
 void tp_pack_runs(tp_packed *p, tp_binding *b);
 
 static inline void tp_pack_begin_text(tp_packed *p) {
@@ -62,12 +62,12 @@ static inline void tp_pack_row(tp_packed *p, tp_binding *b, uint32_t n) {
     b->sent += n;
 }
 
-/* Whether a row with one token and so many logprob entries still fits. The first row always fits. */
+/* Whether a row with one token and this many logprob entries still fits. The first row always fits. */
 static inline int tp_pack_fits(const tp_packed *p, uint64_t entries) {
     return p->rows == 0 || p->bytes + TP_ROW_BYTES + 4 + entries * 8 + 4 <= p->limit;
 }
 
-/* Returns how many of these tokens, with so many logprob entries each, fit: at least 1. */
+/* Returns how many of these tokens fit: at least 1. Each has this many logprob entries. */
 static inline uint32_t tp_pack_affordable(const tp_packed *p, uint32_t tokens, uint64_t entries) {
     const uint64_t each = entries == 0 ? 4 : 8 + entries * 8;
     const uint64_t left = p->bytes + TP_ROW_BYTES < p->limit ? p->limit - p->bytes - TP_ROW_BYTES : 0;

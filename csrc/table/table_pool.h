@@ -1,4 +1,4 @@
-/* The memory of bindings. They are allocated many at a time, and used again. */
+/* The memory of bindings. Many are allocated at a time, and they are reused. */
 #ifndef TP_TABLE_POOL_H
 #define TP_TABLE_POOL_H
 
@@ -7,11 +7,11 @@
 
 /* Makes a binding of a handle and links it to its slot. NULL: no memory. */
 tp_binding *tp_binding_new(tp_table *t, tp_slot *slot, int64_t handle);
-/* Makes room for so many tokens in all. */
+/* Makes room for this many tokens in all. */
 tp_result tp_binding_grow(tp_binding *b, uint64_t tokens);
 /* Frees tokens, logprobs, text and extras. */
 void tp_binding_free_output(tp_binding *b);
-/* Frees all that a binding has and gives it back. Nothing may be linked to it. */
+/* Frees everything that a binding has, and puts the binding into the pool. Nothing may be linked to it. */
 void tp_binding_recycle(tp_table *t, tp_binding *b);
 /* Frees all bindings. */
 void tp_pool_clear(tp_table *t);

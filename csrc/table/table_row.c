@@ -46,7 +46,7 @@ void tp_row_fail(tp_table *t, tp_binding *b, uint8_t cause, int64_t value, uint6
     }
 }
 
-/* Puts n more tokens on the client's account; tailed: they are in the binding's tail. */
+/* Puts n more tokens on the client's account. tailed: the binding's tail has their logprobs. */
 static void charge(tp_table *t, tp_binding *b, uint32_t n, const tp_row *row, int tailed) {
     if (b->flags & TP_B_MUTED) {
         b->sent = b->total;
@@ -78,7 +78,7 @@ static void charge(tp_table *t, tp_binding *b, uint32_t n, const tp_row *row, in
     tp_client_mark(c, b);
 }
 
-/* Makes room for n tokens of the row and what belongs to them, so that appending them cannot fail. */
+/* Makes room for n tokens of the row and their data, so that appending them cannot fail. */
 static tp_result reserve(tp_binding *b, const tp_row *row, uint32_t n, int tailed) {
     TP_TRY(tp_binding_grow(b, (uint64_t)b->total + n));
     if (tailed) {
@@ -117,7 +117,7 @@ static int append(tp_table *t, tp_binding *b, const tp_row *row, uint32_t n) {
     return b->flags & TP_B_LOST ? 0 : tp_row_judge(t, b, &end, row->step);
 }
 
-/* Cuts off the tokens that the binding has already. Returns how many are new. */
+/* Cuts off the tokens that the binding already has. Returns how many are new. */
 static uint32_t trim(tp_table *t, const tp_binding *b, tp_row *row) {
     const uint32_t have = b->total - b->base;
     uint32_t skip = have - row->position;
@@ -156,7 +156,7 @@ static int append_nothing(tp_table *t, tp_binding *b, const tp_row *row) {
     return !(b->flags & TP_B_LOST);
 }
 
-/* Returns the cause for a status from ERROR on. */
+/* Returns the cause for a status that is ERROR or above. */
 static uint8_t cause_of(uint8_t status) {
     switch (status) {
     case TP_ROW_ERROR: return TP_CAUSE_WORKER;
@@ -166,8 +166,8 @@ static uint8_t cause_of(uint8_t status) {
     }
 }
 
-/* Keeps the extras of a row that fails its request, for the caller to read. Without memory the error has no
- * reason. */
+/* Keeps the extras of a row that fails its request, so that the caller can read them. If there is no memory,
+ * the error has no reason. */
 static void keep_error_extras(tp_table *t, tp_binding *b, const tp_row *row) {
     if (row->extras_size == 0 || row->extras_size > TP_MAX_ERROR_EXTRAS) {
         return;
@@ -185,7 +185,7 @@ static void keep_error_extras(tp_table *t, tp_binding *b, const tp_row *row) {
 
 /* Applies a row of a binding that takes rows: its tokens first, then its status. */
 static void take(tp_table *t, tp_binding *b, tp_row *row) {
-    /* A gap comes first: the row's status follows tokens that did not arrive. */
+    /* A gap is checked first, because the row's status comes after tokens that did not arrive. */
     if (row->position > b->total - b->base) {
         tp_row_fail(t, b, TP_CAUSE_GAP, row->position, row->step);
         return;
@@ -212,7 +212,7 @@ static void take(tp_table *t, tp_binding *b, tp_row *row) {
 }
 
 void tp_row_apply(tp_table *t, tp_binding *b, tp_row *row) {
-    if (b->flags & TP_B_DRAINED) { /* its worker has said that no row follows */
+    if (b->flags & TP_B_DRAINED) { /* its worker said that no row follows */
         t->counters.stale++;
         return;
     }

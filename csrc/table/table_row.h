@@ -8,7 +8,8 @@
 /* Applies a row. There must be room for 3 events. */
 void tp_row_apply(tp_table *t, tp_binding *b, tp_row *row);
 
-/* Ends the request, or fails it, where the scan found that. Returns whether the request goes on. */
+/* Ends or fails the request if the scan found an end or a wrong token. Returns whether the request goes on.
+ */
 int tp_row_judge(tp_table *t, tp_binding *b, const tp_end *end, uint64_t step);
 
 /* Ends the request for a cause (enum tp_row_error). A parked binding remembers the cause for its bind. */

@@ -1,4 +1,5 @@
-/* Feeds runs. tp_table_feed would have the same effect, frame by frame. */
+/* Feeds runs: several frames that continue one another, all at once. tp_table_feed, called for each frame,
+ * has the same result. */
 #include "table/table_run.h"
 
 #include "table/table.h"
@@ -15,7 +16,8 @@ typedef struct run {
     uint32_t frames;
 } run;
 
-/* Collects the frames that follow the basis and have one token per row and nothing else. */
+/* Collects the frames that continue the last applied frame (the basis). Each has one token per row and
+ * nothing else. */
 static void collect(const tp_rank *rank, const tp_bytes *frames, uint32_t n, run *r) {
     uint64_t step = rank->last_step;
     r->frames = 0;
@@ -40,7 +42,7 @@ static int goes_on(const tp_table *t, const tp_binding *b, int32_t token, uint32
 }
 
 /* Writes the next n tokens of a row after the tokens of its binding, without counting them. Returns how many
- * of them are plain. */
+ * of them, from the first on, are plain. */
 static uint32_t write_tokens(const tp_table *t, tp_binding *b, const run *r, size_t row, uint32_t n) {
     int32_t *tokens = b->tokens + b->total;
     const uint64_t mask = b->stop_mask;
@@ -62,7 +64,7 @@ static uint32_t write_tokens(const tp_table *t, tp_binding *b, const run *r, siz
     return plain;
 }
 
-/* Returns the binding of a row; NULL where its rows are not plain. */
+/* Returns the binding of a row. NULL: the binding has no plain rows. */
 static tp_binding *find(const tp_table *t, const tp_rank *rank, uint32_t row) {
     const tp_basis *basis = &rank->basis;
     const int64_t handle = basis->handles[row];
@@ -78,8 +80,8 @@ static tp_binding *find(const tp_table *t, const tp_rank *rank, uint32_t row) {
     return open ? b : NULL;
 }
 
-/* Writes the tokens of all rows. Returns for how many frames all of them are plain. The bindings of the first
- * *rows rows are marked TP_B_IN_RUN; a binding with two rows ends the run. */
+/* Writes the tokens of all rows. Returns the number of frames in which every row is plain. Marks the bindings
+ * of the first *rows rows with TP_B_IN_RUN. If a binding has two rows, it returns 0. */
 static uint32_t write_rows(tp_table *t, const tp_rank *rank, const run *r, uint32_t *rows) {
     const tp_basis *basis = &rank->basis;
     uint32_t n = r->frames;

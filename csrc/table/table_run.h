@@ -1,5 +1,5 @@
-/* Feeding the table with frames that continue one another. Each row applies its tokens of all these frames at
- * once, so that a binding is touched once per run and not once per frame. */
+/* Feeds the table with a run: frames that continue one another. For each row, the tokens of all these frames
+ * are applied at once. So a binding is touched once per run and not once per frame. */
 #ifndef TP_TABLE_RUN_H
 #define TP_TABLE_RUN_H
 
@@ -12,8 +12,8 @@ typedef struct tp_bytes {
     size_t size;
 } tp_bytes;
 
-/* Applies the first of n frames of a rank's leader (TP rank 0), while all their rows are plain. Returns how
- * many frames that were. 0: nothing has changed, and the first frame is one for tp_table_feed. */
+/* Applies frames of TP rank 0 of a DP rank, up to the first of n that has a row that is not plain. Returns
+ * how many it applied. 0: nothing has changed, and the caller feeds the first frame with tp_table_feed. */
 uint32_t tp_table_feed_run(tp_table *t, uint32_t dp, const tp_bytes *frames, uint32_t n);
 
 #endif

@@ -5,7 +5,7 @@
 
 static const tp_end goes_on = {0, TP_FINISH_NONE, TP_CAUSE_NONE, -1, TP_NO_STOP};
 
-/* Reads the text of a token that is in the vocabulary, and says in *end whether it ends the request. */
+/* Reads the text of a token that is in the vocabulary. Sets *end if the token ends the request. */
 static void read_text(const tp_binding *b, int32_t token, uint32_t count, tp_end *end) {
     tp_text *text = b->text;
     const int stops = tp_token_stops(b, token, count);

@@ -11,7 +11,7 @@
 #include "table/table_pool.h"
 #include "table/table_tail.h"
 
-/* Calls a function for every binding of a client, also for those that have left their slot. */
+/* Calls a function for every binding of a client, also for bindings that have left their slot. */
 static void each(tp_table *t, uint32_t client, void (*call)(tp_table *, tp_binding *, void *), void *with) {
     for (uint32_t r = 0; r < t->rank_count; r++) {
         for (uint32_t s = 0; s < t->slots; s++) {
@@ -75,13 +75,13 @@ tp_result tp_client_close(tp_table *t, uint32_t client) {
     return TP_OK;
 }
 
-/* The error of a client's requests, and whether one of them did not get it. */
+/* The error for a client's requests, and whether a request did not get it. */
 typedef struct tp_shed_error {
     const tp_error_text *text;
     int failed;
 } tp_shed_error;
 
-/* Drops what a binding has unsent, also from its client's account. */
+/* Drops a binding's unsent output, also from its client's account. */
 static void drop_unsent(tp_client *c, tp_binding *b) {
     c->tokens -= b->total - b->sent;
     if (b->flags & TP_B_LOGPROBS) {

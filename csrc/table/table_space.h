@@ -1,4 +1,4 @@
-/* The arrays in which a flush puts an OutputFrame together. They stay allocated. */
+/* The arrays in which a flush builds an OutputFrame. They stay allocated. */
 #ifndef TP_TABLE_SPACE_H
 #define TP_TABLE_SPACE_H
 
@@ -16,7 +16,7 @@ typedef struct tp_space {
     uint32_t row_capacity, token_capacity, entry_capacity, error_capacity, text_capacity, extras_capacity;
 } tp_space;
 
-/* How much room a frame needs: rows, tokens, logprob entries, and bytes of three kinds. */
+/* The room that a frame needs: rows, tokens, logprob entries, and bytes of three kinds. */
 typedef struct tp_space_need {
     uint64_t rows, tokens, entries, error, text, extras;
 } tp_space_need;

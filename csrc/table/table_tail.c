@@ -20,7 +20,7 @@ void tp_tail_free(tp_binding *b) {
     b->flags &= (uint16_t)~TP_B_LOGPROBS;
 }
 
-/* Unsent tokens that came before the first one with logprobs. */
+/* Returns how many unsent tokens came before the first one with logprobs. */
 static inline uint32_t missing(const tp_binding *b) { return b->total - b->sent - b->tail->tokens; }
 
 static inline uint64_t entries_of(const tp_row *row, uint32_t n) {

@@ -1,6 +1,7 @@
-/* What the files of the table share. The table holds every live binding: it is fed by frames of workers, and
- * flushed per client. It knows no Python, no clock and no policy. It matches rows, appends tokens and finds
- * the end of a request. An end, a drained row or a gap is an event, which the caller handles. */
+/* The types of the table. The table holds every live binding. Frames of workers are fed to it, and the output
+ * of each client is flushed from it. It knows no Python, no clock and no policy. It matches rows, appends
+ * tokens and finds the end of a request. An end, a drained row or a gap is an event. The caller handles it.
+ */
 #ifndef TP_TABLE_TYPES_H
 #define TP_TABLE_TYPES_H
 
@@ -9,11 +10,11 @@
 #include "wire/layout.h"
 
 #define TP_NO_CLIENT        UINT16_MAX
-#define TP_MAX_ERROR        1024 /* bytes of error text and field of a final row */
-#define TP_MAX_ERROR_EXTRAS 2048 /* bytes of extras that are kept of a row that fails its request */
+#define TP_MAX_ERROR        1024 /* most bytes of text and field of a final row's error */
+#define TP_MAX_ERROR_EXTRAS 2048 /* most bytes of extras that are kept from a row that fails its request */
 
 enum tp_binding_state {
-    TP_GONE = 0,   /* there is no such binding */
+    TP_GONE = 0,   /* no such binding */
     TP_PARKED = 1, /* its rows came before its bind */
     TP_RUNNING = 2,
     TP_PREEMPTING = 3, /* it still takes rows */
@@ -29,8 +30,8 @@ enum tp_event_kind {
     TP_EV_PREFILLED = 5,
     TP_EV_PARKED = 6,    /* first row of a handle that is not bound */
     TP_EV_PARK_LOST = 7, /* at bind: its rows were dropped */
-    TP_EV_CROWDED = 8,   /* handle: a client with more unsent bytes than it may have */
-    TP_EV_SENT = 9,      /* of a binding with TP_B_HOLD: all is sent */
+    TP_EV_CROWDED = 8,   /* a client has too many unsent bytes; handle: its number */
+    TP_EV_SENT = 9,      /* all output of a binding with TP_B_HOLD is sent */
     TP_EV_SHED = 10      /* its unsent output was dropped; a: its state before, b: whether it had
                           * TP_B_HOLD, step: how many tokens it has now */
 };
@@ -45,7 +46,7 @@ enum tp_row_error {
     TP_CAUSE_STATUS,    /* unknown status */
     TP_CAUSE_TOKEN,     /* a token outside the vocabulary */
     TP_CAUSE_MEMORY,
-    TP_CAUSE_GAP,     /* of parked rows: the bind turns it into TP_EV_GAP */
+    TP_CAUSE_GAP,     /* only for parked rows; the bind turns it into TP_EV_GAP */
     TP_CAUSE_TEXT,    /* a foreign decoder failed */
     TP_CAUSE_EXTRAS,  /* too many bytes came with rows without tokens */
     TP_CAUSE_FINISHED /* no error: the worker says that the request is complete */
@@ -58,8 +59,8 @@ typedef struct tp_event {
 } tp_event;
 
 enum tp_binding_flag {
-    TP_B_DIRTY = 1,  /* it is on its client's list: something is unsent */
-    TP_B_URGENT = 2, /* an outcome waits until what is unsent is sent */
+    TP_B_DIRTY = 1,  /* it is on its client's list, because it has unsent output */
+    TP_B_URGENT = 2, /* an outcome waits until all unsent output is sent */
     TP_B_HOLD = 4,   /* the caller wants an event when all is sent */
     TP_B_DRAINED = 8,
     TP_B_PREFILL = 16,
@@ -68,15 +69,15 @@ enum tp_binding_flag {
     TP_B_LOST = 128,    /* parked rows were dropped */
     TP_B_TEXT = 256,    /* its text is wanted */
     TP_B_PACED = 512,   /* its client wants fewer outputs than there are rows */
-    TP_B_EXTRAS = 1024, /* extras has something that is not sent */
-    TP_B_IN_RUN = 2048  /* set only while a run of frames is fed: a row of the run has this binding */
+    TP_B_EXTRAS = 1024, /* it has unsent extras */
+    TP_B_IN_RUN = 2048  /* set only while a run is fed: a row of the run has this binding */
 };
 
 /* A binding with one of these flags has no plain rows. */
 #define TP_B_SLOW \
     (TP_B_DRAINED | TP_B_PREFILL | TP_B_LOGPROBS | TP_B_MUTED | TP_B_LOST | TP_B_PACED | TP_B_EXTRAS)
 
-/* The extras of a row that failed its request: they say why. */
+/* The extras of a row that failed its request. They hold the reason. */
 typedef struct tp_error_extras {
     uint32_t size;
     uint8_t data[];
@@ -86,8 +87,8 @@ typedef struct tp_error_extras {
 typedef struct tp_binding {
     _Alignas(64) int64_t handle;
     uint64_t key;
-    uint64_t stop_mask;                   /* bit t % 64 of every token t that may end the request */
-    int32_t *tokens;                      /* all output of the request, with what it had at bind */
+    uint64_t stop_mask; /* bit t % 64 of every token t that may end the request */
+    int32_t *tokens;    /* all output tokens of the request, also those that it had at bind */
     uint32_t total, sent, base, capacity; /* base: tokens that it had at bind */
     uint32_t min_tokens, max_tokens;
     uint16_t client, flags;
@@ -95,25 +96,25 @@ typedef struct tp_binding {
     uint16_t error_size;
 
     /* The second cache line and the third: rarely read. */
-    struct tp_binding *older;      /* next in its slot, or in the pool */
-    int32_t *stop_ids;             /* its own, and the model's EOS ids unless the request ignores these */
-    struct tp_tail *tail;          /* NULL: no logprobs */
-    struct tp_text *text;          /* NULL: no text is wanted, or all is sent */
-    struct tp_extras *extras;      /* NULL: none came */
-    char *error;                   /* UTF-8 without a terminator: the text, then the name of a field */
+    struct tp_binding *older; /* next in its slot, or in the pool */
+    int32_t *stop_ids;        /* its own stop ids, and the model's EOS ids unless the request ignores EOS */
+    struct tp_tail *tail;     /* NULL: no logprobs */
+    struct tp_text *text;     /* NULL: no text is wanted, or all is sent */
+    struct tp_extras *extras; /* NULL: none came */
+    char *error;              /* UTF-8 without a terminator: the text, then the name of a field */
     tp_error_extras *error_extras; /* NULL: none came */
-    uint64_t park_step;            /* while parked: step, cause and value of what ended it */
+    uint64_t park_step;            /* while parked: step of the row that ended it, with park_cause */
     int64_t park_value;
     uint32_t park_first; /* tokens up to the end of its first parked row with tokens */
     uint32_t park_bytes;
     uint64_t extras_offset;    /* bytes of extras that were sent before the bind */
-    uint64_t pace_ns, next_ns; /* time between outputs, and when the next one may go */
-    uint32_t pace;             /* tokens of an output, at least */
-    uint32_t cached;           /* prompt tokens that a cache had */
+    uint64_t pace_ns, next_ns; /* time between outputs; time of the next output */
+    uint32_t pace;             /* an output has at least this many tokens */
+    uint32_t cached;           /* prompt tokens that came from a cache */
     uint32_t stop_count;
     int32_t stop_reason, stop_string; /* token id, index of a stop string; TP_NO_STOP: none */
     uint8_t park_cause, error_code;   /* enum tp_row_error, enum tp_error_code */
-    uint8_t error_field;              /* the last bytes of `error`: the name of the field to blame */
+    uint8_t error_field;              /* bytes at the end of `error` that name the wrong field */
 } tp_binding;
 
 _Static_assert(offsetof(tp_binding, older) == 64, "the hot part is one cache line");
@@ -124,19 +125,19 @@ static inline int tp_binding_is_open(const tp_binding *b) {
     return b->state == TP_RUNNING || b->state == TP_PREEMPTING;
 }
 
-/* A client, and what it has unsent: its account. */
+/* A client, and the account of its unsent output. */
 typedef struct tp_client {
     tp_binding **dirty;
     uint32_t dirty_count, dirty_capacity;
     uint32_t urgent, open;
     uint64_t tokens, lp_entries, lp_tokens, error_bytes, text_bytes, extras_bytes;
     uint64_t mono_ns;
-    uint32_t crowded; /* TP_EV_CROWDED was given, and the account is still too large */
+    uint32_t crowded; /* TP_EV_CROWDED was given, and the account is too large since then */
 } tp_client;
 
 typedef struct tp_slot {
     tp_binding *newest;
-    uint64_t floor; /* generations up to it are bound or dead, and never parked */
+    uint64_t floor; /* generations up to this one are bound or dead; their rows are never parked */
 } tp_slot;
 
 typedef struct tp_rank {
@@ -148,7 +149,7 @@ typedef struct tp_rank {
 
 typedef struct tp_table_counters {
     uint64_t frames, rows, tokens, stale, overrun, repeated, parked, park_lost, bad_rows, gaps;
-    int64_t stale_handle, park_lost_handle; /* the newest handles of which rows were dropped */
+    int64_t stale_handle, park_lost_handle; /* the newest handles whose rows were dropped */
 } tp_table_counters;
 
 typedef struct tp_table {
@@ -161,7 +162,7 @@ typedef struct tp_table {
     tp_client *clients;
     uint32_t client_count, client_capacity;
     uint64_t park_limit, park_used, merge_limit;
-    uint64_t release_ns;               /* when the next binding that waits for its time is due; 0: none */
+    uint64_t release_ns;               /* the next time at which a paced binding may be sent; 0: none */
     uint64_t parked_now, parked_limit; /* bindings */
     tp_binding *pool;
     void **slabs;
@@ -172,13 +173,13 @@ typedef struct tp_table {
     tp_table_counters counters;
 } tp_table;
 
-/* A row of a frame, as far as a binding applies it. */
+/* The values of a frame's row that a binding applies. */
 typedef struct tp_row {
     uint64_t step, mono_ns;
     const uint8_t *token_ids, *lp_ids, *lp_values, *lp_ranks; /* unaligned; they begin with this row */
     const uint8_t *extras;
     uint32_t count, position, extras_size;
-    uint32_t skipped;      /* tokens that were cut off its front */
+    uint32_t skipped;      /* tokens that were cut off at its beginning */
     int32_t k;             /* top-k; -1: no logprobs */
     uint8_t status, again; /* again: a step with this number was fed before */
 } tp_row;

@@ -1,7 +1,8 @@
-/* Turns invalid bytes into U+FFFD. In a byte-level vocabulary the longest first part of a character that is
- * not completed becomes one U+FFFD, as in a full decode. Where a vocabulary spells only some characters
- * in bytes, each byte becomes one. A full decode there replaces the whole run of bytes, valid characters
- * included; a stream cannot, because it has written these characters already. */
+/* Turns invalid bytes into U+FFFD. In a byte-level vocabulary, the beginning of a character that is not
+ * completed becomes one U+FFFD, as in a full decode. If a vocabulary spells only some characters in bytes,
+ * each invalid byte becomes one U+FFFD. A full decode with such a vocabulary replaces the whole run of bytes,
+ * with the valid characters in it. A stream cannot do this, because it has already written these characters.
+ */
 #include "text/detok.h"
 
 #include <string.h>
@@ -40,7 +41,7 @@ static uint8_t *put_invalid(tp_detok *d, uint8_t *out, uint32_t times) {
     return out;
 }
 
-/* Writes the pending bytes, which will not become a character. */
+/* Writes U+FFFD for the pending bytes, which will not become a character. */
 static uint8_t *put_pending(tp_detok *d, const tp_vocab *v, uint8_t *out) {
     const uint32_t times = v->bytewise ? d->count > 0 : d->count;
     d->count = 0;
@@ -75,7 +76,7 @@ static uint8_t *put_byte(tp_detok *d, const tp_vocab *v, uint8_t *out, uint8_t c
     return out;
 }
 
-/* Returns the form in which a token reads now; NULL: it reads as nothing, and changes nothing. */
+/* Returns the form of a token that applies now. NULL: the token has no text, and changes nothing. */
 static const tp_word *find_word(tp_detok *d, const tp_vocab *v, int32_t token) {
     const tp_word *word = &v->words[token];
     if (!(word->flags & (TP_WORD_NONE | TP_WORD_SPECIAL | TP_WORD_ADDED))) {

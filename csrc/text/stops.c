@@ -1,6 +1,6 @@
-/* The automaton is a table. The row of a state has `classes` next states, then how many bytes are held, then
- * 1 + the stop that ends there, or 0. A state is the offset of its row, so that a step is one addition;
- * bit 31 of a next state says that a stop ends there. */
+/* The automaton is a table. The row of a state has `classes` next states, then the number of held bytes, then
+ * 1 + the stop that ends there, or 0. A state is the offset of its row, so a transition is one addition.
+ * Bit 31 of a next state says that a stop ends there. */
 #include "text/stops.h"
 
 #include <stdlib.h>
@@ -37,8 +37,8 @@ static uint32_t add(tp_stops *s, uint32_t nodes, const uint8_t *text, uint32_t s
     return nodes;
 }
 
-/* Sets what follows a byte that does not continue a string. It goes breadth first: such a state is less
- * deep, so it is complete by then. */
+/* Sets the next state for each byte that does not continue a string. It goes breadth first. The state that
+ * it copies from is less deep, so it is already complete. */
 static tp_result link_up(tp_stops *s, uint32_t nodes) {
     uint32_t *queue = malloc((size_t)nodes * 2 * sizeof *queue);
     if (queue == NULL) {
@@ -63,10 +63,10 @@ static tp_result link_up(tp_stops *s, uint32_t nodes) {
             }
         }
         if (row != 0) {
-            if (leaf) { /* a complete stop, and no first part of a longer one: it is not held */
+            if (leaf) { /* a complete stop, and not the beginning of a longer one: it is not held */
                 HELD(s, row) = HELD(s, back);
             }
-            if (STOP(s, row) == 0) { /* a stop of its own is the longest that ends here */
+            if (STOP(s, row) == 0) { /* its own stop is the longest that ends here */
                 STOP(s, row) = STOP(s, back);
             }
         }

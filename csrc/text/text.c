@@ -20,7 +20,7 @@ static tp_result reserve(tp_text *t, size_t more) {
     return TP_OK;
 }
 
-/* Adds the text of a token, or the text that the end adds (token < 0). */
+/* Adds the text of a token. For a token < 0, adds the text of the end. */
 static tp_result read_token(tp_text *t, int32_t token) {
     const tp_foreign *foreign = t->vocab->foreign;
     if (foreign != NULL) {
@@ -38,7 +38,7 @@ static tp_result read_token(tp_text *t, int32_t token) {
         }
         return TP_OK;
     }
-    if (token < 0) { /* each step made room for an end */
+    if (token < 0) { /* each token made room for an end */
         t->len += (uint32_t)tp_detok_end(&t->detok, t->vocab, t->buffer + t->len);
         return TP_OK;
     }
@@ -166,7 +166,7 @@ tp_result tp_text_step(tp_text *t, int32_t token, int counts, int32_t *stop) {
 
 void tp_text_end(tp_text *t) {
     if (!t->ended) {
-        (void)read_token(t, -1); /* a foreign decoder that fails adds nothing */
+        (void)read_token(t, -1); /* if a foreign decoder fails, it adds nothing */
         t->ready = t->len;
         t->ended = 1;
     }

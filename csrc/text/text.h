@@ -1,5 +1,5 @@
 /* The text of one request: detokenized, searched for stop strings, and kept until it is sent. The state
- * after n tokens, and how much of the text may be sent, depend on these n tokens only. */
+ * after n tokens depends only on these n tokens, and so does the part of the text that may be sent. */
 #ifndef TP_TEXT_H
 #define TP_TEXT_H
 
@@ -14,9 +14,9 @@ typedef struct tp_text {
     tp_stops *stops;              /* NULL: none */
     uint64_t stop_first;          /* stops->first, or 0 */
     uint32_t len, capacity;
-    uint32_t ready;   /* bytes that may be sent: the rest may be the first part of a stop */
+    uint32_t ready;   /* bytes that may be sent; the rest may be the beginning of a stop */
     uint32_t offset;  /* bytes of text that were sent */
-    uint32_t charged; /* how many of the ready bytes are on the client's account */
+    uint32_t charged; /* ready bytes that are on the client's account */
     uint32_t state;   /* of stops */
     tp_detok detok;
     uint8_t include_stop; /* a stop string, or the text of a stop token, is part of the text */
@@ -41,11 +41,11 @@ typedef struct tp_text_options {
     uint8_t prompt_cut; /* the prompt has more tokens before them */
 } tp_text_options;
 
-/* NULL: there is no memory, tp_stops_init refuses the stops, or the foreign decoder failed. */
+/* NULL: there is no memory, tp_stops_init failed, or the foreign decoder failed. */
 tp_text *tp_text_new(const tp_vocab *vocab, const tp_text_options *options);
 void tp_text_free(tp_text *t);
 
-/* A state to roll back to: the text of a stop token is not shown. */
+/* A saved state. The text of a stop token is not shown, so it is rolled back. */
 typedef struct tp_text_mark {
     void *stream;
     tp_detok detok;
@@ -57,8 +57,8 @@ tp_result tp_text_set_mark(const tp_text *t, tp_text_mark *mark);
 void tp_text_roll_back(tp_text *t, tp_text_mark *mark);
 void tp_text_drop_mark(tp_text *t, tp_text_mark *mark);
 
-/* Reads a token. If `counts` and a stop string is complete, the text ends there and *stop is that string;
- * else *stop is -1. The caller calls tp_text_settle before it sends anything. */
+/* Reads a token. If `counts` is set and a stop string is complete, the text ends there and *stop is this
+ * string. Else *stop is -1. The caller must call tp_text_settle before it sends anything. */
 tp_result tp_text_step(tp_text *t, int32_t token, int counts, int32_t *stop);
 
 static inline void tp_text_settle(tp_text *t) {
@@ -67,8 +67,9 @@ static inline void tp_text_settle(tp_text *t) {
     }
 }
 
-/* Reads a token that adds a few whole characters and ends no stop, as nearly all tokens do. 1: it is read,
- * and needs no tp_text_settle. 0: it is another token, or there is no room; nothing has changed. */
+/* Reads a token that adds a few whole characters and ends no stop, as nearly all tokens do. 1: the token
+ * is read, and needs no tp_text_settle. 0: it is another kind of token, or there is no room. Then nothing has
+ * changed. */
 static inline int tp_text_plain(tp_text *t, const tp_vocab *v, int32_t token) {
     if ((uint32_t)token >= v->count || v->foreign != NULL) {
         return 0;
@@ -95,10 +96,10 @@ static inline int tp_text_plain(tp_text *t, const tp_vocab *v, int32_t token) {
     return 1;
 }
 
-/* No token follows: held bytes, and bytes that did not become a character, are text now. */
+/* No token follows. Held bytes become text, and so do bytes that did not become a character. */
 void tp_text_end(tp_text *t);
 
-/* Returns how many bytes tp_text_end would add, and writes them to `out` where they have room there. */
+/* Returns how many bytes tp_text_end would add. Writes them to `out` if they fit. */
 size_t tp_text_tail(const tp_text *t, uint8_t *out, size_t room);
 
 /* Drops all text that is not sent. */

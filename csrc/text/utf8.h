@@ -4,7 +4,7 @@
 
 #include <stdint.h>
 
-/* Returns how many bytes a character has that begins with this byte; 0: no character begins with it. */
+/* Returns the number of bytes of a character that begins with this byte. 0: no character begins with it. */
 static inline uint32_t tp_utf8_length(uint8_t lead) {
     return lead < 0x80 ? 1 : lead < 0xc2 ? 0 : lead < 0xe0 ? 2 : lead < 0xf0 ? 3 : lead < 0xf5 ? 4 : 0;
 }

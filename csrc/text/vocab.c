@@ -23,7 +23,7 @@ int tp_utf8_valid(const uint8_t *text, size_t size) {
     return 1;
 }
 
-/* Whether a word reads as its bytes where no character is incomplete. */
+/* Whether the text of a word is its bytes if no character is incomplete. */
 static int is_plain(const tp_vocab *v, const tp_word *word) {
     const uint8_t rare = TP_WORD_NONE | TP_WORD_SPECIAL | TP_WORD_ADDED;
     return word->size <= TP_WORD_SHORT && !(word->flags & rare) &&

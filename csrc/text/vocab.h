@@ -6,12 +6,12 @@
 #include "wire/result.h"
 
 enum tp_word_flag {
-    TP_WORD_NONE = 1,    /* there is no such id: it reads as nothing */
-    TP_WORD_SPECIAL = 2, /* skipped where special tokens are */
+    TP_WORD_NONE = 1,    /* there is no such id, so it has no text */
+    TP_WORD_SPECIAL = 2, /* left out if special tokens are left out */
     TP_WORD_ADDED = 4,
     TP_WORD_BYTE = 8,   /* one byte of a character that is spelled byte by byte */
     TP_WORD_WHOLE = 16, /* valid UTF-8 by itself */
-    TP_WORD_PLAIN = 32  /* after a whole character it reads as its bytes, of which there are few */
+    TP_WORD_PLAIN = 32  /* a short word; after a whole character its text is its bytes */
 };
 
 #define TP_MAX_WORD   UINT16_MAX /* bytes of a word */
@@ -21,30 +21,31 @@ enum tp_word_flag {
 typedef struct tp_word {
     _Alignas(32) uint8_t text[TP_WORD_SHORT]; /* its first bytes, and zeros */
     uint64_t seen;                            /* bit c % 64 of every byte c of the word */
-    uint32_t at;                              /* of all its bytes, into bytes */
+    uint32_t at;                              /* where its bytes begin in `bytes` */
     uint16_t size;
     uint8_t flags, reserved;
 } tp_word;
 
-_Static_assert(sizeof(tp_word) == 32, "words do not straddle lines");
+_Static_assert(sizeof(tp_word) == 32, "a word lies in one cache line");
 
-/* A decoder outside of C, for a tokenizer that no table can describe. Its streams belong to the caller; a
- * text is valid until the next call. */
+/* A decoder outside of C, for a tokenizer that no table can describe. Its streams belong to the caller. A
+ * returned text is valid until the next call. */
 typedef struct tp_foreign {
     void *context;
     void *(*begin)(void *context, int skip_special, int spaces); /* NULL: it failed */
     void *(*copy)(void *context, void *stream);                  /* NULL: it failed */
     void (*drop)(void *context, void *stream);
-    /* Gives the text that a token adds, or that the end adds (token < 0). 0, or -1: it failed. */
+    /* Gives the text that a token adds. For a token < 0, gives the text that the end adds. 0, or -1: it
+     * failed. */
     int (*step)(void *context, void *stream, int32_t token, const char **text, size_t *size);
 } tp_foreign;
 
 typedef struct tp_vocab {
     uint32_t count;
     const tp_foreign *foreign; /* NULL: the words describe all */
-    tp_word *words;            /* as they read after another token */
-    tp_word *first;            /* as they read as the first token; NULL: the same */
-    tp_word *raw;              /* without what their decoder adds before them; NULL: the same */
+    tp_word *words;            /* text after another token */
+    tp_word *first;            /* text as the first token; NULL: the same */
+    tp_word *raw;              /* text without the prefix that their decoder adds; NULL: the same */
     uint8_t *bytes;
     uint64_t byte_count;
     uint8_t bytewise; /* byte-level: characters may be spread over all words, and not only over TP_WORD_BYTE

@@ -9,7 +9,7 @@ tp_result tp_columns_read(const uint8_t *data, size_t size, uint32_t kind, uint6
     uint32_t found_kind, elements, n;
     tp_result result = tp_envelope_read(&r, &found_kind, &elements);
     if (found_kind != kind && found_kind != UINT32_MAX) {
-        return TP_E_KIND; /* also where the version is unknown: the kind says more */
+        return TP_E_KIND; /* the kind is checked before the version, because it says more */
     }
     TP_TRY(result);
     if (elements < fields) {
@@ -91,7 +91,8 @@ size_t tp_columns_write(uint32_t kind, const uint64_t *header, uint32_t fields, 
 
 uint64_t tp_sum_u16(const uint8_t *data, uint32_t n) {
     uint64_t sum = 0;
-    for (uint32_t at = 0; at < n; at += 65536) { /* 32-bit sums are twice as fast, and hold so many */
+    for (uint32_t at = 0; at < n;
+         at += 65536) { /* 32-bit sums are twice as fast, and a 32-bit sum can hold this many counts */
         const uint32_t end = n - at < 65536 ? n - at : 65536;
         uint32_t part = 0;
         for (uint32_t i = 0; i < end; i++) {

@@ -1,4 +1,4 @@
-/* Reads what every frame begins with. */
+/* Reads the beginning of every frame. */
 #include "wire/envelope.h"
 
 tp_result tp_envelope_read(tp_reader *r, uint32_t *kind, uint32_t *elements) {

@@ -1,4 +1,4 @@
-/* What every frame begins with: kind, version and the lane header. */
+/* The beginning of every frame: kind, version and the lane header. */
 #ifndef TP_ENVELOPE_H
 #define TP_ENVELOPE_H
 
@@ -11,11 +11,11 @@
 /* Reads kind, version and the head of the header array. *elements is the length of that array. */
 tp_result tp_envelope_read(tp_reader *r, uint32_t *kind, uint32_t *elements);
 
-/* Reads only kind, version and the lane header. *kind is also set where the version is unknown. */
+/* Reads only kind, version and the lane header. *kind is set even if the version is unknown. */
 tp_result tp_frame_peek(const uint8_t *data, size_t size, uint32_t *kind, tp_lane_header *lane);
 
-/* Reads an acknowledgement of a lane (docs/lanes.md) in the form in which this library writes it. Any
- * other message, and any other form of an acknowledgement, is TP_E_MSGPACK. */
+/* Reads an acknowledgement of a lane (docs/lanes.md) in the form that this library writes. Any other form,
+ * and any other message, gives TP_E_MSGPACK. */
 tp_result tp_ack_read(const uint8_t *data, size_t size, tp_lane_header *lane, uint64_t *applied);
 
 #endif

@@ -1,4 +1,4 @@
-/* All numbers of the wire stand here: kinds, columns, statuses, limits and the bits of a handle.
+/* All numbers of the wire: kinds, columns, statuses, limits and the bits of a handle.
  * docs/wire.md explains them. tests/wire/test_layout.py compares them with Python's. */
 #ifndef TP_LAYOUT_H
 #define TP_LAYOUT_H
@@ -43,13 +43,14 @@ enum tp_finish {
     TP_FINISH_END = 5
 };
 
-/* What kind of error ended a request: who is to blame, and whether another attempt is worth it. */
+/* The kind of error that ended a request. It tells whether the caller made the error, and whether another
+ * attempt can help. */
 enum tp_error_code {
     TP_ERROR_NONE = 0,        /* it did not end with an error */
     TP_ERROR_INVALID = 1,     /* the request cannot be served as it is */
     TP_ERROR_UNAVAILABLE = 2, /* nobody can serve it now */
-    TP_ERROR_LOST = 3,        /* a process that held it died */
-    TP_ERROR_SLOW = 4,        /* its client, or its reader there, did not take its output in time */
+    TP_ERROR_LOST = 3,        /* a process that held the request died */
+    TP_ERROR_SLOW = 4,        /* its client, or the reader of its stream, did not take output in time */
     TP_ERROR_GAP = 5,         /* a part of its output did not arrive */
     TP_ERROR_INTERNAL = 6,    /* the engine, its worker or tokenpipe failed on it */
     TP_ERROR_END = 7
@@ -57,7 +58,7 @@ enum tp_error_code {
 
 /* Columns of a StepFrame. Little-endian arrays in msgpack bins; an absent column is its default. */
 enum tp_step_column {
-    TP_STEP_HANDLES = 1,     /* i64[rows], absent: the handles of the frame before, whose rows go on */
+    TP_STEP_HANDLES = 1,     /* i64[rows], absent: the handles of the frame before */
     TP_STEP_COUNTS = 2,      /* u16[rows], default all 1 */
     TP_STEP_TOKENS = 3,      /* i32[tokens], required when tokens > 0 */
     TP_STEP_STATUS = 4,      /* u8[rows], default all 0 (ok) */

@@ -3,7 +3,7 @@
 
 #define MAX_DEPTH 16
 
-/* Finds how many bytes follow the tag of a scalar or string, or how many children a collection has. */
+/* Reads a tag: finds the bytes that follow it in a scalar or string, or the children of a collection. */
 static tp_result measure(tp_reader *r, uint64_t *bytes, uint64_t *children) {
     uint64_t value;
     uint32_t count;
@@ -65,7 +65,7 @@ tp_result tp_value_check(const uint8_t *data, size_t size, uint32_t max_depth) {
         if (result != TP_OK) {
             return result;
         }
-        /* Each child takes a byte at least. So a decoder never reserves room for more children than there
+        /* Each child takes at least one byte. So a decoder never reserves room for more children than there
          * are bytes. */
         if (bytes > tp_left(&r) || children > tp_left(&r)) {
             return TP_E_TRUNCATED;

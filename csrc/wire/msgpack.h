@@ -36,7 +36,7 @@ static inline tp_result tp_read_tagged(tp_reader *r, size_t width, uint64_t *val
     return TP_OK;
 }
 
-/* Reads an integer >= 0 in any form, also in a longer one than it needs. */
+/* Reads an integer >= 0 in any form, also in one that is longer than needed. */
 static inline tp_result tp_read_uint(tp_reader *r, uint64_t *value) {
     if (tp_left(r) == 0) {
         return TP_E_TRUNCATED;

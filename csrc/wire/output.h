@@ -1,4 +1,4 @@
-/* The OutputFrame: what one flush sends to one client.
+/* The OutputFrame: the rows that one flush sends to one client.
  * Its header is [instance, sender, receiver, seq, processor, client, rows, tokens, mono_ns]. mono_ns is the
  * time at which the newest step in the frame was published, or 0. */
 #ifndef TP_OUTPUT_H
@@ -9,7 +9,7 @@
 
 #define TP_OUT_FIELDS 9 /* integers in its header */
 
-/* A parsed OutputFrame, with columns as in a tp_step_view. */
+/* A parsed OutputFrame. Its columns are like those of a tp_step_view. */
 typedef struct tp_output_view {
     tp_lane_header lane;
     uint32_t processor, client, rows, tokens;
@@ -52,7 +52,7 @@ typedef struct tp_output_rows {
 
 /* Returns the exact size of the frame. */
 size_t tp_output_size(const tp_output_rows *rows);
-/* Writes the frame, and returns how many bytes it has. */
+/* Writes the frame. Returns its size in bytes. */
 size_t tp_output_write(const tp_output_rows *rows, uint8_t *out);
 
 #endif

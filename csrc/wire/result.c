@@ -6,7 +6,7 @@ const char *tp_result_text(tp_result result) {
     case TP_OK: return "ok";
     case TP_E_TRUNCATED: return "the bytes end inside a value";
     case TP_E_MSGPACK: return "a value has the wrong MessagePack type";
-    case TP_E_KIND: return "this is another kind of frame";
+    case TP_E_KIND: return "this is a frame of another kind";
     case TP_E_VERSION: return "the version is unknown";
     case TP_E_HEADER: return "the header is too short or out of range";
     case TP_E_COLUMN: return "a column does not fit rows or tokens, or comes twice";

@@ -1,4 +1,4 @@
-/* What a function of the pure half returns: TP_OK, or why it failed. */
+/* The result of a function of the pure half: TP_OK, or the reason why it failed. */
 #ifndef TP_RESULT_H
 #define TP_RESULT_H
 
@@ -8,8 +8,8 @@
 typedef enum tp_result {
     TP_OK = 0,
     TP_E_TRUNCATED, /* the bytes end inside a value */
-    TP_E_MSGPACK,   /* a value has another MessagePack type than it must have */
-    TP_E_KIND,      /* another kind of frame than the caller asked for */
+    TP_E_MSGPACK,   /* a value has the wrong MessagePack type */
+    TP_E_KIND,      /* a frame of another kind than the caller asked for */
     TP_E_VERSION,   /* a version that this code does not know */
     TP_E_HEADER,    /* the header is too short, or a value is out of range */
     TP_E_COLUMN,    /* a column's length does not fit rows or tokens, or the column comes twice */
@@ -18,11 +18,11 @@ typedef enum tp_result {
     TP_E_TRAILING,  /* bytes follow the frame */
     TP_E_LIMIT,     /* more than a TP_MAX_* allows */
     TP_E_MEMORY,
-    TP_E_BASIS,  /* the frame continues another frame than the last one, or has other rows */
+    TP_E_BASIS,  /* the frame does not continue the last frame */
     TP_E_FOREIGN /* the tokenizer's own decoder failed */
 } tp_result;
 
-/* Returns from the calling function where `call` did not succeed. */
+/* Returns from the calling function if `call` failed. */
 #define TP_TRY(call)                   \
     do {                               \
         tp_result try_result = (call); \
@@ -31,7 +31,7 @@ typedef enum tp_result {
         }                              \
     } while (0)
 
-/* Returns a result in words, for an error message. */
+/* Returns the text of a result for an error message. */
 const char *tp_result_text(tp_result result);
 
 #endif

@@ -8,9 +8,10 @@
 
 #define TP_STEP_FIELDS 10 /* integers in its header */
 
-/* A parsed StepFrame. The columns point into the frame and are unaligned: tp_load_* reads them. NULL is an
- * absent column, whose default holds. The parser has checked the lengths and the sums. It has not
- * checked handles, token ids and statuses: a bad row harms only its request, so the table checks these. */
+/* A parsed StepFrame. The columns point into the frame and are unaligned: tp_load_* reads them. If a
+ * column is absent, its pointer is NULL and its default applies. The parser has checked the lengths and the
+ * sums. It has not checked handles, token ids and statuses: a bad row harms only its request, so the table
+ * checks these. */
 typedef struct tp_step_view {
     tp_lane_header lane;
     uint32_t dp, tp, rows, tokens;
@@ -19,7 +20,7 @@ typedef struct tp_step_view {
     const uint8_t *lp_k, *lp_ids, *lp_values, *lp_ranks;
     const uint8_t *extras_len, *extras;
     uint32_t lp_entries, lp_tokens, extras_bytes;
-    int continues; /* handles and position are NULL: the rows of the frame before go on */
+    int continues; /* handles and position are NULL; the rows are those of the frame before */
 } tp_step_view;
 
 /* Reads a frame that lies in the caller's memory. */
@@ -44,7 +45,7 @@ typedef struct tp_step_rows {
 
 /* Returns the exact size of the frame. */
 size_t tp_step_size(const tp_step_rows *rows);
-/* Writes the frame, and returns how many bytes it has. */
+/* Writes the frame. Returns its size in bytes. */
 size_t tp_step_write(const tp_step_rows *rows, uint8_t *out);
 
 #endif
