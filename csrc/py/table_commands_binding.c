@@ -52,8 +52,7 @@ static void free_lists(bind_lists *lists) {
     PyMem_Free(lists->output_ids);
 }
 
-/* Reads the lists of a bind into *lists and *bind. 0, or -1 with an exception. The caller frees *lists in
- * either case. */
+/* Reads the arguments of a bind into *bind. 0, or -1 with an exception. The caller always frees *lists. */
 static int read_lists(const tp_table *t, PyObject *stops, PyObject *outputs, PyObject *text, tp_bind *bind,
                       bind_lists *lists) {
     *lists = (bind_lists){.stop_ids = NULL};

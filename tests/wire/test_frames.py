@@ -184,7 +184,7 @@ def test_does_not_write_what_it_could_not_read(
 def test_refuses_arguments_that_are_no_frame_at_all() -> None:
     with pytest.raises(ValueError, match="10 integers"):
         _core.pack_step((1, 2), {})
-    with pytest.raises(ValueError, match="no column id"):
+    with pytest.raises(ValueError, match="not a column id"):
         _core.pack_step((1, 2, 3, 4, 0, 0, 0, 0, 0, 0), {42: b""})
     with pytest.raises(OverflowError):
         _core.pack_step((-1, 2, 3, 4, 0, 0, 0, 0, 0, 0), {})

@@ -148,12 +148,12 @@ def test_a_step_that_does_not_grow_is_refused_and_one_that_was_not_taken_may_com
 def test_0_is_no_handle_of_any_rank() -> None:
     packer = _core.StepPacker(0, 0, SLOTS, VOCAB, end()[1])
     for handles in ([0], [handle(1, dp=0), 0]):
-        with pytest.raises(RowError, match="0 is no handle of dp 0"):
+        with pytest.raises(RowError, match="0 is not a handle of dp 0"):
             packer.send_next(
                 next(STEP), 1, np.array(handles), np.array([5] * len(handles)), None, None, None
             )
     none = np.empty(0, np.int64), np.empty(0, np.int64)
-    with pytest.raises(RowError, match="0 is no handle of dp 0"):
+    with pytest.raises(RowError, match="0 is not a handle of dp 0"):
         packer.send_next(next(STEP), 1, *none, None, None, np.array([0]))
 
 
@@ -173,7 +173,7 @@ def test_one_row_that_is_not_plain_changes_nothing_of_the_others() -> None:
         packer.send_next(next(STEP), 0, np.array(handles), np.array(ids), None, None, None)
         rows = wire.newest().columns
         assert rows["position"][0] == 2 + at
-    with pytest.raises(RowError, match=r"row 1: .* is no handle of dp"):
+    with pytest.raises(RowError, match=r"row 1: .* is not a handle of dp"):
         packer.send_next(
             next(STEP), 0, np.array([handle(0), 77]), np.array([1, 2]), None, None, None
         )

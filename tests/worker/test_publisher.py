@@ -107,7 +107,7 @@ def test_after_an_error_nothing_was_numbered_and_the_step_may_come_again(far: Ma
         ((-1, [A], [1]), r"step: an int from 0 to 2\*\*64 - 1 is needed, not -1"),
         ((1 << 64, [A], [1]), "step: .* not 18446744073709551616"),
         (("one", [A], [1]), "step: .* not 'one'"),
-        ((1, {A}, [1]), r"handles: set is no array; a list, .* of int64 \[n\]"),
+        ((1, {A}, [1]), r"handles: set is not an array; pass a list, .* of int64 \[n\]"),
         ((1, [A], [1.5]), "tokens: float64, needs int32 or int64"),
         ((1, [A, B], [[1], [2]]), r"tokens: shape \[2, 1\], needs one dimension"),
         ((1, [A, B], np.array([[1], [2]], np.int32)), r"tokens: shape \[2, 1\]"),
