@@ -137,7 +137,7 @@ def test_requests_of_a_lost_rank_end_where_told_so() -> None:
     scheduler.handle(model.events)
     assert not model.refused and not scheduler.idle
     scheduler.schedule()
-    said = "the worker that made it was lost"
+    said = "the worker that ran it was lost"
     assert sorted(model.refused) == [(key, said, ErrorCode.LOST) for key in lost] and len(lost) == 4
     assert (scheduler.running, scheduler.waiting) == (4, 2)  # the others go on, and wait
 

@@ -119,7 +119,7 @@ def test_other_ranks_go_on(tmp_path: Path, runtime_dir: Path, lost_rank: str) ->
         most = 5 if lost_rank == "end" else 0  # a slow machine's first callers are done by then
         assert min(most, 1) <= len(lost) <= most, [caller.error for caller in lost]
         all_hear_of_it(lost, died)
-        assert all("the worker that made it was lost" in caller.error["message"] for caller in lost)
+        assert all("the worker that ran it was lost" in caller.error["message"] for caller in lost)
         assert all(caller.tokens == 150 for caller in callers if caller.done)
         assert eventually(server.is_ready, 30.0)
 
@@ -219,7 +219,7 @@ def test_status_that_cannot_be_written_is_said_and_ends_nothing(
         assert eventually(server.is_ready), server.ready()
         assert server.pid("tp:engine 0") == engine
         log = (server.log_dir / "engine-0.log").read_text()
-        assert log.count("its status cannot be written") == 1, log
+        assert log.count("health cannot be written") == 1, log
 
 
 @pytest.mark.case("B45")

@@ -35,7 +35,9 @@ def test_a_full_lane_gets_the_same_frame_until_it_takes_it(
         assert sender.send(rows(7))
     assert pub.log == ["publish 1", *["wait", "publish 1"] * 3]
     assert [frame.tokens for frame in pub.frames] == [[7]]
-    assert [record.message for record in caplog.records] == ["step 1 waits: no room"]
+    assert [record.message for record in caplog.records] == [
+        "no room; step 1 waits until the lane takes it"
+    ]
 
 
 def test_a_full_lane_keeps_nobody_who_is_told_to_stop() -> None:
@@ -73,5 +75,5 @@ def test_a_failure_that_cannot_be_reported_is_logged(caplog: pytest.LogCaptureFi
 
     StepSender(Closed(), Notifier(None)).report(RuntimeError("no memory"))
     assert [record.message for record in caplog.records] == [
-        "the processor is not told of the failure: it is closed"
+        "the failure could not be reported to the processor: it is closed"
     ]

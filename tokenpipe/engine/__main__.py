@@ -1,8 +1,8 @@
 """Run the engine's process: `python -m tokenpipe.engine --engine module:factory`.
 
-It owns the pipeline, schedules, and starts and watches processors and workers. The topology comes
-as JSON in $TOKENPIPE_TOPOLOGY. Exit status: 0 when it was told to stop, 1 when something died that
-is not started again, 2 where the configuration is wrong, 3 where the start failed.
+It owns the pipeline, schedules requests, and starts and watches processors and workers. The
+topology is JSON in $TOKENPIPE_TOPOLOGY. Exit status: 0 if it was told to stop, 1 if a process died
+that is not started again, 2 if the configuration is wrong, 3 if the start failed.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def main(argv: Sequence[str]) -> int:
     spec = EngineSpec(args.engine, json.loads(args.arguments))
     deadline = args.deadline or time.monotonic() + topology.timeouts.startup_s
     notifier = Notifier.inherited()
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the terminal's; the supervisor decides
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # comes from the terminal; the supervisor decides
     try:
         return _serve(topology, spec, notifier, deadline)
     except TokenpipeError as error:
@@ -63,10 +63,10 @@ def _serve(topology: Topology, spec: EngineSpec, notifier: Notifier, deadline: f
 
         def stop(*_: object) -> None:
             if not hosts:
-                raise SystemExit(0)  # nothing is served yet; what has started is stopped on the way
+                raise SystemExit(0)  # nothing is served yet. On the way, all processes are stopped
             hosts[0].stopping = True
-            with suppress(OSError):  # it has ended already
-                ours.send(b"x")  # ends its wait
+            with suppress(OSError):  # the host has ended already
+                ours.send(b"x")  # ends the host's wait
 
         signal.signal(signal.SIGTERM, stop)
         with start_host(topology, spec, notifier, deadline) as host:

@@ -16,10 +16,10 @@ LOCKSTEP_WAIT_S = 0.002
 class EngineLoop:
     """The loop of an engine's process. Its owner calls `turn` again and again, in one thread.
 
-    With `lockstep` a plan allows its worker `grant` steps and no more, so that all ranks of a
-    tensor-parallel group run the same steps. The next plans go out once each rank has read its last
-    one: then no rank is ahead of another by more than one plan. Without `lockstep` a worker runs on
-    by itself, and a plan goes out where the batch changes.
+    With `lockstep`, each plan allows its workers `grant` steps and no more, so all TP ranks of a DP
+    rank run the same steps. The next plans are sent when all ranks have read their last one, so no
+    rank is ahead of another by more than one plan. Without `lockstep`, workers run steps by
+    themselves, and a plan is sent when the batch changes.
     """
 
     def __init__(
@@ -44,10 +44,10 @@ class EngineLoop:
         self._on_events = on_events
 
     def turn(self, timeout_s: float) -> list[Event]:
-        """Wait for events at most `timeout_s`, handle them, send what follows; return the events.
+        """Wait for events at most `timeout_s`, handle them, and send what follows from them.
 
-        In lockstep a turn is short while a request runs: a rank may have read its plan, of which no
-        event tells.
+        Returns the events. In lockstep a turn is short while a request runs, because no event tells
+        that a rank has read its plan.
         """
         scheduler = self._scheduler
         if self._lockstep and not scheduler.idle:
@@ -61,7 +61,7 @@ class EngineLoop:
         return events
 
     def take_events(self, timeout_s: float) -> list[Event]:
-        """Wait for events at most `timeout_s` and handle them; send nothing. Return the events."""
+        """Wait for events at most `timeout_s` and handle them, but send nothing. Return them."""
         self._pipe.wait(timeout_s)
         events = self._pipe.poll()
         self._scheduler.handle(events)
@@ -73,5 +73,5 @@ class EngineLoop:
             lane.end()
 
     def _unread(self) -> bool:
-        """Return whether a rank has not read its last plan."""
+        """Return whether one of the ranks has not read its last plan."""
         return any(self._lanes[dp].unread for dp in self._scheduler.ranks_up)

@@ -1,4 +1,4 @@
-"""Host a pipeline, the reference scheduler and the workers of one topology, until told to stop."""
+"""Run the pipeline, the reference scheduler and the workers of a topology until told to stop."""
 
 from __future__ import annotations
 
@@ -31,14 +31,14 @@ _log = logging.getLogger("tokenpipe.engine")
 
 
 class WorkerFailed(TokenpipeError):
-    """A worker died and is not started again; says which, how, why, and its last words."""
+    """A worker died and is not started again. Names it, how and why it died, and its log's end."""
 
 
 class EngineHost:
-    """Everything of one topology but its API servers. Used by one thread.
+    """All processes of a topology except its API servers. Use it in one thread.
 
-    `serve()` returns once `stopping` is set; it raises `WorkerFailed` or `ProcessorFailed` where
-    the policy gives up.
+    `serve()` returns once `stopping` is set. It raises `WorkerFailed` or `ProcessorFailed` if the
+    policy does not start a dead process again.
     """
 
     def __init__(self, topology: Topology, spec: EngineSpec, notifier: Notifier) -> None:
@@ -55,7 +55,7 @@ class EngineHost:
         ranks = [f"{dp}.{tp}" for dp, tp in topology.workers]
         self._model_cards = ModelCards(ranks, self.pipe.set_model_card)
         self._up: set[int] = set()
-        self._handed_back = 0  # requests of a rank whose loss is being reported
+        self._rescheduled = 0  # requests of a rank, before the event that the rank is lost
         self._watch_at = 0.0
         self._limit = RateLimit(10.0, time.monotonic)
         lanes = {dp: self.pipe.step_lane(dp) for dp in range(topology.data_parallel_size)}
@@ -75,11 +75,11 @@ class EngineHost:
 
     @property
     def endpoint(self) -> str:
-        """Directory of the instance."""
+        """The directory of the instance."""
         return self.pipe.endpoint
 
     def start(self, deadline: float) -> None:
-        """Start every worker and wait until all ranks are up; StartupError names who is not."""
+        """Start all workers and wait until all ranks are up. StartupError names who is late."""
         pending = {}
         for dp, tp in self.topology.workers:
             child = self._kept.start(self._worker(dp, tp))
@@ -109,7 +109,7 @@ class EngineHost:
             self._look_around()
 
     def close(self) -> None:
-        """End the workers in order, then everything else."""
+        """Let the workers end, then stop all other processes."""
         deadline = time.monotonic() + self.topology.timeouts.close_s
         self._loop.end_workers()
         while self._workers.living and time.monotonic() < deadline:
@@ -118,12 +118,12 @@ class EngineHost:
         self.abandon(self.topology.timeouts.close_s)
 
     def abandon(self, timeout_s: float = 1.0) -> None:
-        """Stop everything, whatever the workers still had to say."""
+        """Stop all processes at once. Rows that the workers still have are lost."""
         self._workers.close(0.0)
         try:
             self._health.close()
-        except OSError as error:  # no reason to leave processors behind
-            _log.error("its status cannot be removed from %s: %s", self.endpoint, error.strerror)
+        except OSError as error:  # the processors must be stopped all the same
+            _log.error("health cannot be removed from %s: %s", self.endpoint, error.strerror)
         self.pipe.close(timeout_s)
 
     def __enter__(self) -> Self:
@@ -154,18 +154,18 @@ class EngineHost:
                     self._hear_model_cards()  # before the rank gets its first request
                     _log.info("rank %d is up", dp_rank, extra={"fields": {"dp": dp_rank}})
                 case Rescheduled(reason=RescheduleReason.RANK_LOST):
-                    self._handed_back += 1  # these events come before that of their rank
+                    self._rescheduled += 1  # these events come before RankLost
                 case RankLost(dp_rank, reason):
                     self._up.discard(dp_rank)
-                    self._watch_at = 0.0  # written down in this very turn
+                    self._watch_at = 0.0  # so that health is written in this turn
                     self._rank_lost(dp_rank, reason)
                 case Mismatch():
                     self._limit.log(_log, logging.ERROR, "mismatch", f"ranks differ: {event}")
 
     def _rank_lost(self, dp_rank: int, reason: str) -> None:
         follows = "are rescheduled" if self.topology.policies.lost_rank == "move" else "end"
-        what = f"rank {dp_rank} is lost: {reason}; {self._handed_back} request(s) {follows}"
-        self._handed_back = 0
+        what = f"rank {dp_rank} is lost: {reason}; {self._rescheduled} request(s) {follows}"
+        self._rescheduled = 0
         _log.warning("%s", what, extra={"fields": {"dp": dp_rank}})
 
     def _hear_model_cards(self) -> None:
@@ -184,7 +184,7 @@ class EngineHost:
         return ChildSpec("worker", f"{dp}.{tp}", "tokenpipe.worker", tuple(args))
 
     def _look_around(self) -> None:
-        """See which processes are late, silent or down, and write it down."""
+        """Check which processes are late, silent or down, and write the health."""
         now = time.monotonic()
         if now < self._watch_at:
             return
@@ -198,18 +198,18 @@ class EngineHost:
         self._write(Health(problems, scheduler.ranks_up, scheduler.running, scheduler.waiting), now)
 
     def _write(self, health: Health, now: float) -> None:
-        """Write down how all is. Nobody is served worse where that fails: a full disk ends none."""
+        """Write the health. A failure ends no request, as on a full disk."""
         try:
             self._health.write(health, now)
         except OSError as error:
-            said = f"its status cannot be written to {self.endpoint}: {error.strerror}"
-            self._limit.log(_log, logging.ERROR, "status", f"{said}; it serves on")
+            said = f"health cannot be written to {self.endpoint}: {error.strerror}"
+            self._limit.log(_log, logging.ERROR, "health", f"{said}; requests are served on")
 
 
 def start_host(
     topology: Topology, spec: EngineSpec, notifier: Notifier, deadline: float
 ) -> EngineHost:
-    """Make a host and start its workers; what had started is stopped where one does not."""
+    """Make a host and start its workers. If one does not start, all processes are stopped."""
     host = EngineHost(topology, spec, notifier)
     try:
         host.start(deadline)

@@ -1,7 +1,6 @@
-"""Schedule as small engines do: a waiting queue, slots per rank, continuous batching.
+"""The reference scheduler: a waiting queue, slots in each rank, continuous batching.
 
-It knows the engine's face of a Pipeline and the events that come out of it, nothing of lanes or
-frames, and is the example of how an engine is written on top of tokenpipe.
+It uses a Pipeline, its events and its step lanes, as a scheduler of your own does.
 """
 
 from __future__ import annotations
@@ -30,25 +29,25 @@ from tokenpipe.wire import StepBind, StepPlan
 from .scheduler_protocols import PlanSender, SchedulerPipe
 
 NO_RANK = "no worker is up"
-LOST = "the worker that made it was lost"
+LOST = "the worker that ran it was lost"
 
 
 @dataclass(slots=True)
 class BoundRequest:
-    """One handle between its bind and its release."""
+    """A request in a slot, from its bind to its release."""
 
     request: Request
     dp: int
     slot: int
     handle: int
-    freed: bool = False  # its worker was told to let it go
-    over: bool = False  # its outcome came
-    returned: bool = False  # its slot is free again
+    freed: bool = False  # a plan frees the handle
+    over: bool = False  # the outcome came
+    returned: bool = False  # the slot is free again
 
 
 @dataclass(slots=True)
 class _Orders:
-    """What one rank is told at the end of this turn."""
+    """The orders for one rank in the next `schedule`."""
 
     preempts: list[BoundRequest] = field(default_factory=list)
     aborts: list[Request] = field(default_factory=list)
@@ -56,11 +55,17 @@ class _Orders:
 
 
 class Scheduler:
-    """Bind waiting requests to free slots, first come first served, to the emptiest rank.
+    """Bind waiting requests to free slots, in the order of their arrival, to the emptiest rank.
 
-    Without `wait_for_ranks`, requests are rejected while no rank is up, those that a lost rank left
-    behind included; with `lost_rank` "end" these are rejected though another is up. New requests
-    are rejected where no slot is free and `max_queued` wait already.
+    Args:
+        pipe: the Pipeline.
+        lanes: the step lane of each DP rank.
+        slots: slots of a rank.
+        wait_for_ranks: if False, requests are rejected while no rank is up, also those of a rank
+            that was lost.
+        lost_rank: requests of a lost rank are bound to another rank ("move") or rejected ("end").
+        max_queued: so many requests may wait while no slot is free. Others are rejected. None is no
+            bound.
     """
 
     def __init__(
@@ -79,42 +84,42 @@ class Scheduler:
         self._wait_for_ranks = wait_for_ranks
         self._lost_rank = lost_rank
         self._max_queued = max_queued
-        self._refused: list[tuple[Request, str, ErrorCode]] = []  # `schedule` rejects them
+        self._rejected: list[tuple[Request, str, ErrorCode]] = []  # `schedule` tells the Pipeline
         self._waiting: OrderedDict[int, tuple[Request, list[int]]] = OrderedDict()
         self._bindings: dict[int, BoundRequest] = {}  # by handle, until released
         self._running: dict[int, BoundRequest] = {}  # by request, until its outcome
-        self._free: dict[int, list[int]] = {}  # slots of the ranks that are up
+        self._free: dict[int, list[int]] = {}  # free slots of the ranks that are up
         self._orders: defaultdict[int, _Orders] = defaultdict(_Orders)
         self._plans = count(1)
         self.counts: Counter[str] = Counter()
 
     @property
     def idle(self) -> bool:
-        """Whether nothing waits and nothing runs."""
-        return not (self._waiting or self._bindings or self._refused)
+        """Whether no request waits and all handles are released."""
+        return not (self._waiting or self._bindings or self._rejected)
 
     @property
     def unreleased(self) -> int:
-        """How many handles have no Released yet."""
+        """How many handles are not released yet."""
         return len(self._bindings)
 
     @property
     def waiting(self) -> int:
-        """How many requests have no slot."""
+        """How many requests wait for a slot."""
         return len(self._waiting)
 
     @property
     def running(self) -> int:
-        """How many requests have a slot and no outcome yet."""
+        """How many requests have a slot, and no outcome yet."""
         return len(self._running)
 
     @property
     def ranks_up(self) -> tuple[int, ...]:
-        """The DP ranks that requests are bound to."""
+        """The DP ranks that are up."""
         return tuple(sorted(self._free))
 
     def handle(self, events: Iterable[Event]) -> None:
-        """Take what the Pipeline says. Nothing is ordered before `schedule`."""
+        """Take events of the Pipeline. What follows from them is sent by `schedule`."""
         for event in events:
             self.counts[type(event).__name__] += 1
             match event:
@@ -126,7 +131,7 @@ class Scheduler:
                     self.counts[f"rescheduled_{reason}"] += 1
                     self._outcome(handle)
                     if reason == RescheduleReason.RANK_LOST and self._lost_rank == "end":
-                        self._refused.append((request, LOST, ErrorCode.LOST))
+                        self._rejected.append((request, LOST, ErrorCode.LOST))
                     else:
                         self._waiting[request.internal_id] = (request, ids)
                 case PrefillDone(request, handle, ids):
@@ -134,7 +139,7 @@ class Scheduler:
                     self._waiting[request.internal_id] = (request, ids)
                 case Finished(request, handle):
                     self._outcome(handle)
-                case Aborted(request):  # without a handle where the abort crossed a reschedule
+                case Aborted(request):  # without a handle if the abort crossed a reschedule
                     self._waiting.pop(request.internal_id, None)
                     binding = self._running.get(request.internal_id)
                     self._outcome(binding.handle if binding else None)
@@ -147,16 +152,15 @@ class Scheduler:
                     self._free.pop(dp_rank, None)
 
     def schedule(self, grant: int | None = None) -> None:
-        """Order what is due: to each rank's processor one message, to its workers one plan.
+        """Send each rank what is due: commands to its processor, and a plan to its workers.
 
-        With `grant` every rank that is up gets a plan, which lets its lockstep workers run so many
-        steps.
+        With `grant`, each rank that is up gets a plan, and its workers run so many steps.
         """
         if not self._free and not self._wait_for_ranks:
             self._reject_all()
-        for refused in self._refused:
-            self._pipe.reject(*refused)
-        self._refused.clear()
+        for rejected in self._rejected:
+            self._pipe.reject(*rejected)
+        self._rejected.clear()
         placed = self._place()
         for dp in sorted({*placed, *self._orders, *(self._free if grant else ())}):
             orders = self._orders.pop(dp, _Orders())
@@ -177,7 +181,7 @@ class Scheduler:
             for request in orders.aborts:
                 commands.abort(request)
             for request, ids, slot in placed:
-                handle = commands.bind(request, slot)  # it knows the ids so far
+                handle = commands.bind(request, slot)  # the Pipeline has the ids so far
                 self.bound(BoundRequest(request, dp, slot, handle), len(ids))
                 binds.append(commands.step_bind(handle))
         return binds
@@ -185,10 +189,10 @@ class Scheduler:
     def _submitted(self, request: Request) -> None:
         room = self._max_queued
         if room is not None and self._free:
-            room += sum(map(len, self._free.values()))  # these have a slot by the next plan
+            room += sum(map(len, self._free.values()))  # so many get a slot with the next plan
         if room is not None and len(self._waiting) >= room:
             error = f"{self._max_queued} requests wait already"
-            self._refused.append((request, error, ErrorCode.UNAVAILABLE))
+            self._rejected.append((request, error, ErrorCode.UNAVAILABLE))
         else:
             self._waiting[request.internal_id] = (request, [])
 
@@ -198,7 +202,7 @@ class Scheduler:
             self._pipe.reject(request, NO_RANK, ErrorCode.UNAVAILABLE)
 
     def _place(self) -> dict[int, list[tuple[Request, list[int], int]]]:
-        """Give waiting requests a rank and a slot as long as there are any."""
+        """Give waiting requests a rank and a slot while there are free slots."""
         placed: dict[int, list[tuple[Request, list[int], int]]] = {}
         while self._waiting and any(self._free.values()):
             dp = max(self._free, key=lambda rank: len(self._free[rank]))
@@ -207,34 +211,33 @@ class Scheduler:
         return placed
 
     def bound(self, binding: BoundRequest, output_tokens: int) -> None:
-        """Remember a request that `schedule` has bound, with the output tokens it has so far.
+        """Keep a new binding of a request, which has `output_tokens` so far.
 
-        A subclass may extend this.
+        `schedule` calls this. A subclass may extend it.
         """
         self.counts["binds"] += 1
         self._bindings[binding.handle] = binding
         self._running[binding.request.internal_id] = binding
 
     def preempt(self, binding: BoundRequest) -> None:
-        """Take a running request out of its slot; it waits again after its Rescheduled event.
+        """Take a running request out of its slot. It waits again after its Rescheduled event.
 
-        The order goes out with the next `schedule`. Has no effect where the worker was told
-        already to let the request go.
+        The next `schedule` sends this order. Without effect if a plan frees the handle already.
         """
         if not binding.freed:
             self._orders[binding.dp].preempts.append(binding)
-            self._let_go(binding)
+            self._order_free(binding)
 
     def abort(self, request: Request) -> None:
-        """End a request that waits or runs; the order goes out with the next `schedule`."""
+        """Abort a request that waits or runs. The next `schedule` sends this order."""
         binding = self._running.get(request.internal_id)
         if binding is not None:
             self._orders[binding.dp].aborts.append(request)
-            self._let_go(binding)
+            self._order_free(binding)
         elif self._waiting.pop(request.internal_id, None) is not None:
             self._orders[0].aborts.append(request)
 
-    def _let_go(self, binding: BoundRequest) -> None:
+    def _order_free(self, binding: BoundRequest) -> None:
         if not binding.freed:
             binding.freed = True
             self._orders[binding.dp].frees.append(binding.handle)
@@ -245,7 +248,7 @@ class Scheduler:
             return
         binding.over = True
         self._running.pop(binding.request.internal_id, None)
-        self._let_go(binding)
+        self._order_free(binding)
         self._give_back(binding)
 
     def _release(self, handle: int) -> None:

@@ -1,4 +1,4 @@
-"""What a scheduler and its loop need of the Pipeline and its step lanes."""
+"""The parts of a Pipeline and its step lanes that a scheduler and its loop use."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tokenpipe.wire import StepBind, StepPlan
 
 
 class SchedulerCommands(Protocol):
-    """What a scheduler orders from the processor of a DP rank."""
+    """The commands that a scheduler gives to the processor of a DP rank."""
 
     def bind(self, request: Request, slot: int) -> int: ...
     def step_bind(self, handle: int) -> StepBind: ...

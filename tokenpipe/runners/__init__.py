@@ -1,6 +1,6 @@
 """Run models on PaddlePaddle: a model runner for each kind of device.
 
-A model runner loads PaddlePaddle when it is made. Importing this room does not.
+Making a model runner imports PaddlePaddle. Importing this room does not.
 """
 
 from .model import Model, Row, Sampled

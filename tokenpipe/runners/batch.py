@@ -1,4 +1,4 @@
-"""Hold which rows a rank runs, and in which order. Pure."""
+"""The rows that a rank runs, in their order. No I/O, no clock."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from .model import I64, Row
 
 
 class DecodeBatch:
-    """The rows that decode together, step after step, until one leaves or another joins.
+    """The rows that decode together until one leaves or another joins.
 
-    A step over it costs one addition, whatever its size: `settle` writes the tokens into the rows.
+    A step adds 1 to `taken`, whatever the number of rows. `settle` adds the tokens to the rows.
     """
 
     __slots__ = ("_lengths", "_settled", "handles", "lasts", "rows", "taken")
@@ -24,10 +24,10 @@ class DecodeBatch:
     def __init__(self, rows: Sequence[Row] = ()) -> None:
         self.rows = list(rows)
         self.handles: I64 = np.array([row.handle for row in rows], np.int64)
-        self.taken = 0  # steps since its begin: a token of each row; count it here
-        self.lasts = min((row.left for row in rows), default=0)  # steps until a row has all it may
-        self._lengths: I64 = np.array([row.length for row in rows], np.int64)  # as of its begin
-        self._settled = 0  # of `taken`, written into the rows
+        self.taken = 0  # steps since the batch was made; each gave one token to each row
+        self.lasts = min((row.left for row in rows), default=0)  # steps until the first row is over
+        self._lengths: I64 = np.array([row.length for row in rows], np.int64)  # at taken == 0
+        self._settled = 0  # how many of `taken` the rows know
 
     @property
     def lengths(self) -> I64:
@@ -40,17 +40,17 @@ class DecodeBatch:
         return self.taken >= self.lasts
 
     def settle(self) -> None:
-        """Write what was counted into the rows."""
+        """Add the tokens of the steps so far to the rows."""
         for row in self.rows:
             row.produced += self.taken - self._settled
         self._settled = self.taken
 
 
 class RunnerBatch:
-    """The rows of one rank: bound, then prefilled, then decoding until freed or at their length."""
+    """All rows of one rank. A row is bound, then prefilled, then it decodes until its end."""
 
     def __init__(self, free: Callable[[Row], None]) -> None:
-        """Begin empty; `free` is called once for each row that the model has seen and leaves."""
+        """Begin empty. `free` is called once for each row that leaves after its prefill."""
         self._free = free
         self._rows: dict[int, Row] = {}  # by slot
         self._fresh: list[Row] = []  # bound, not yet prefilled
@@ -62,7 +62,7 @@ class RunnerBatch:
         return len(self._rows)
 
     def admit(self, binding: StepBind) -> None:
-        """Take a row in. Raises `SlotBusy` where its slot has a row that was not freed."""
+        """Add a row. Raises `SlotBusy` where the row in its slot was not freed."""
         row = Row.of(binding)
         held = self._rows.get(row.slot)
         if held is not None:
@@ -72,7 +72,7 @@ class RunnerBatch:
             self._fresh.append(row)
 
     def free(self, handle: int) -> None:
-        """Let a row go; without effect where it is not bound."""
+        """Remove a row. Without effect if it is not bound."""
         row = self._rows.get(split_handle(handle)[1])
         if row is None or row.handle != handle:
             return
@@ -89,7 +89,7 @@ class RunnerBatch:
         return fresh
 
     def decode_batch(self) -> DecodeBatch:
-        """Return the rows to decode in this step: the same object while nothing changed."""
+        """Return the rows to decode in this step. It is the same object while nothing changed."""
         batch = self._decode_batch
         if self._changed or batch.over:
             batch.settle()
@@ -100,14 +100,14 @@ class RunnerBatch:
         return self._decode_batch
 
     def steady(self) -> DecodeBatch | None:
-        """Return the rows to decode where they are those of the step before and none is new."""
+        """Return the rows to decode if they are those of the step before and no row is new."""
         batch = self._decode_batch
         if self._fresh or self._changed or batch.over or not batch.rows:
             return None
         return batch
 
     def join(self, rows: Iterable[Row]) -> None:
-        """Let prefilled rows decode from the next step on."""
+        """Add prefilled rows to those that decode, from the next step on."""
         rows = list(rows)
         for row in rows:
             row.entered = True
@@ -115,7 +115,7 @@ class RunnerBatch:
         self._decode_batch = DecodeBatch([*self._decode_batch.rows, *rows])
 
     def look(self) -> None:
-        """Have the next step look which rows have all they may get, or failed."""
+        """Check at the next step which rows failed or have all their tokens."""
         self._changed = True
 
     @property

@@ -20,7 +20,7 @@ SLOTS = 32
 
 
 class Packed:
-    """Takes steps as a Publisher does, packs them, and keeps what the frames say."""
+    """A publisher that packs each step, reads the frame again and keeps its rows."""
 
     def __init__(self) -> None:
         self.packer = StepPacker(0, 0, SLOTS, 1 << 30)
@@ -74,18 +74,18 @@ class Packed:
     poll_within_s = 1.0
 
     def poll(self) -> None:
-        """Nothing waits here."""
+        """Do nothing: there is no lane."""
 
     def wait(self, timeout_s: float) -> None:
-        """Nothing is full here."""
+        """Do nothing: there is no lane that could be full."""
 
     def fail(self, error: str | BaseException) -> None:
-        """Keep why the rank failed."""
+        """Keep the reason of a failure."""
         self.failure = str(error)
 
 
 class Plans:
-    """The plans of a worker's loop, where no engine sends any."""
+    """A step lane without an engine."""
 
     ended = False
 
@@ -97,13 +97,13 @@ class Plans:
         self._plans.append(StepPlan(0, tuple(binds), tuple(frees)))
 
     def recv(self, timeout_s: float) -> list[StepPlan]:
-        """Return the plans, at once."""
+        """Return the plans. This never waits."""
         plans, self._plans = self._plans, []
         return plans
 
 
 class CheckedRunner:
-    """A runner in a worker's loop, and what it published."""
+    """A runner in a worker's loop, and the rows that it published."""
 
     def __init__(self, runner: ModelRunner) -> None:
         self.runner = runner
@@ -112,7 +112,7 @@ class CheckedRunner:
         self._loop = WorkerLoop(self._plans, self.pub, runner)
 
     def change(self, binds: Iterable[StepBind] = (), frees: Iterable[int] = ()) -> None:
-        """Take requests in and let others go, with the next step."""
+        """Bind and free requests with the next step."""
         self._plans.add(binds, frees)
 
     def step(self) -> None:

@@ -1,4 +1,4 @@
-"""Know the kinds of device, and copy a step's few results off one without waiting.
+"""The kinds of devices, and the copy of a step's results to the host.
 
 What differs between kinds is in FACTS and nowhere else. A `HostCopy` is started, its event is
 recorded behind it on the same stream, and it is read only when that event is done.
@@ -21,15 +21,15 @@ _DLPACK_CPU = 1
 
 @dataclass(frozen=True, slots=True)
 class DeviceFacts:
-    """One kind of device. Only `cpu` is one device without a number."""
+    """One kind of device. There is one `cpu`, without a number."""
 
-    platform: str  # as in the topology, and Paddle's own name of it
-    count: Callable[[Any], int]  # how many of them this Paddle sees; harmless where it sees none
+    platform: str  # its name in the topology and in Paddle
+    count: Callable[[Any], int]  # how many devices this Paddle finds; safe where there is none
     asynchronous: bool  # launches and copies return before they are done
-    pinned: bool  # copies go to page-locked memory, without which they are not asynchronous
+    pinned: bool  # only copies to page-locked memory are asynchronous
 
     def name(self, index: int) -> str:
-        """Return what `paddle.set_device` takes."""
+        """Return the device's name for `paddle.set_device`."""
         return f"{self.platform}:{index}" if self.asynchronous else self.platform
 
 
@@ -59,7 +59,7 @@ FACTS = {
 
 
 class DeviceCalls(Protocol):
-    """The calls into the framework, so that a test can watch their order."""
+    """The calls into the framework. A test replaces them to check their order."""
 
     def count(self, facts: DeviceFacts) -> int: ...
     def set_device(self, name: str) -> None: ...
@@ -71,14 +71,14 @@ class DeviceCalls(Protocol):
 
 
 class PaddleCalls:
-    """The real calls."""
+    """The calls into PaddlePaddle."""
 
     def __init__(self, paddle: Any) -> None:
         self._paddle = paddle
         self._host = paddle.CPUPlace()
 
     def count(self, facts: DeviceFacts) -> int:
-        """Return how many devices there are, before anything touches one."""
+        """Return how many devices there are. This uses none of them."""
         return facts.count(self._paddle)
 
     def set_device(self, name: str) -> None:
@@ -90,13 +90,13 @@ class PaddleCalls:
         return int(tensor.__dlpack_device__()[0]) == _DLPACK_CPU
 
     def to_host(self, tensor: Any, pinned: bool) -> Any:
-        """Start a copy on the current stream; the result may be read after an event behind it."""
+        """Start a copy on the current stream. Read the result after a later event is done."""
         if pinned:
             return tensor.pin_memory(blocking=False)
         return tensor.to(self._host, blocking=False)
 
     def record(self) -> Any:
-        """Return an event behind everything that the current stream has been given."""
+        """Return an event that is done after all present work of the current stream."""
         event = self._paddle.device.Event()
         event.record()
         return event
@@ -106,23 +106,23 @@ class PaddleCalls:
         event.synchronize()
 
     def read(self, host: Any) -> Array:
-        """Return a host tensor's values; numpy() is the cheapest way for a few hundred ids."""
+        """Return the values of a host tensor. For a few hundred ids, numpy() is the fastest way."""
         values: Array = host.numpy()
         return values
 
 
 class HostCopy:
-    """Results of one step on their way to the host."""
+    """The copy of one step's results to the host."""
 
     def __init__(self, calls: DeviceCalls, facts: DeviceFacts, tensors: Sequence[Any]) -> None:
-        """Start to copy `tensors`. What is on the host already is copied at once.
+        """Start to copy `tensors`. Those that are on the host already are copied at once.
 
-        A model may fill the buffers that it returned again as soon as its next step begins.
+        So a model may fill its buffers again as soon as its next step begins.
         """
         self._calls = calls
         self._event = None
         self._hosts: list[Any] = []
-        # Sources are kept until the event is done, so that their memory is given to nobody else.
+        # They are kept until the event is done, so that no other tensor gets their memory.
         self._sources: list[Any] = []
         for tensor in tensors:
             if isinstance(tensor, np.ndarray):
@@ -137,11 +137,11 @@ class HostCopy:
 
     @property
     def was_on_host(self) -> bool:
-        """Whether all of it was on the host already."""
+        """Whether all tensors were on the host already."""
         return self._event is None
 
     def wait(self) -> list[Array]:
-        """Return the values, in order; waits until they are there."""
+        """Return the values, in order. Waits until they are on the host."""
         if self._event is not None:
             self._calls.wait(self._event)
             self._sources.clear()
@@ -151,11 +151,11 @@ class HostCopy:
 
 
 class Device:
-    """One device of a kind, checked for before it is touched."""
+    """One device of a kind. It is searched before it is used."""
 
     def __init__(self, facts: DeviceFacts, index: int, calls: DeviceCalls) -> None:
-        """Find the device and make it the current one; ConfigError where it is not there."""
-        there = calls.count(facts)  # before set_device, which may end the process without one
+        """Find the device and make it the current one. ConfigError where it does not exist."""
+        there = calls.count(facts)  # first: without a device, set_device may end the process
         if not 0 <= index < there:
             raise ConfigError(
                 f"there is no device {facts.name(index)}: Paddle sees {there} of them"

@@ -1,4 +1,4 @@
-"""Load PaddlePaddle when a model runner is made: importing tokenpipe imports no framework."""
+"""Import PaddlePaddle when a model runner is made. Importing tokenpipe imports no framework."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _HOW = {
 
 
 def load_paddle(platform: str) -> Any:
-    """Return the module paddle; ConfigError says how to get it for this platform."""
+    """Return the module paddle. Its ConfigError tells how to install it for this platform."""
     try:
         return importlib.import_module("paddle")
     except ImportError as error:

@@ -1,4 +1,4 @@
-"""Keep one step between its launch and its end: its rows, and its results on their way."""
+"""A step between its launch and the arrival of its results on the host."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from .sampled_columns import SampledColumns
 
 
 class InFlightStep:
-    """One launched step: the results of one or two calls of the model, for their rows.
+    """One launched step: its rows, and the results of one or two calls of the model.
 
-    `drained` takes handles of which no later step has a row. `counted` tells whether each row has
-    one token; else how many they are is known once they arrive. `in_place` tells whether there is
-    nothing beside these tokens, and the model returned them on the host.
+    `drained` has handles without rows in later steps. `counted`: each row has one token. If not,
+    the numbers are known when the results arrive. `in_place`: each row has one token and nothing
+    else, and the model returned the tokens on the host.
     """
 
     def __init__(
@@ -31,7 +31,7 @@ class InFlightStep:
         device: Device,
         failed: Mapping[int, str],
     ) -> None:
-        """Start to copy what was sampled; `failed` has handles that the model gave up, and why."""
+        """Start the copy. `failed` has the handles that the model gave up, with the reasons."""
         self.drained: list[int] = []
         self._rows = rows
         self._handles = handles
@@ -39,7 +39,7 @@ class InFlightStep:
         self._parts = parts
         self._names: list[list[str]] = []
         self.counted = all(part.counts is None for part in parts)
-        # One id a row and nothing beside it is what most steps are: they pay for nothing else.
+        # Most steps have one token a row and nothing else, so they do nothing else.
         self._plain = len(parts) == 1 and not failed and is_plain(parts[0])
         tensors = [parts[0].tokens] if self._plain else self._tensors()
         self._copy = device.copy_off(tensors)
@@ -60,7 +60,7 @@ class InFlightStep:
         return tensors
 
     def arrive(self) -> StepRows:
-        """Return what was sampled; waits until it is on the host."""
+        """Return the rows of the step. Waits until they are on the host."""
         arrays = self._copy.wait()
         if self._plain:
             return StepRows(self._handles, arrays[0], drained=self.drained)
@@ -83,7 +83,7 @@ class InFlightStep:
         )
 
     def credit(self, counts: Any) -> bool:
-        """Book how many tokens each row got, int [rows]; return whether one has all it may get."""
+        """Add tokens to the rows, int [rows]. Return whether a row now has all its tokens."""
         for row, count in zip(self._rows, np.asarray(counts).tolist(), strict=False):
             row.produced += count
         return any(row.left <= 0 for row in self._rows)
@@ -97,5 +97,5 @@ class InFlightStep:
 
 
 def is_plain(part: Sampled) -> bool:
-    """Whether a model's result is one id a row and nothing beside it."""
+    """Return whether a result has one token a row and nothing else."""
     return part.counts is None and part.logprobs is None and not part.extras

@@ -1,4 +1,4 @@
-"""What a model runner asks of a model, and what it tells it. Knows no framework."""
+"""The interface of a model, and of the rows that it gets. This needs no framework."""
 
 from __future__ import annotations
 
@@ -21,24 +21,24 @@ GREEDY = SamplingParams(temperature=0.0, max_tokens=(1 << 31) - 1)
 
 @dataclass(slots=True, eq=False)
 class Row:
-    """One request in a slot, from bind to free. A model may keep what it likes in `state`."""
+    """One request in a slot, from bind to free. `state` is for the model's own use."""
 
     handle: int
-    key: int  # of the request: the same in its next binding, whatever slot or rank that has
+    key: int  # of the request; a later binding in another slot or rank has the same
     prompt_token_ids: tuple[int, ...]
-    output_token_ids: tuple[int, ...]  # what it had at bind
+    output_token_ids: tuple[int, ...]  # that the request had when it was bound
     params: SamplingParams
     max_tokens: int
     extra: bytes = b""
     slot: int = 0
-    produced: int = 0  # tokens of this binding, of when its decode batch last changed
+    produced: int = 0  # tokens of this binding, when its decode batch last changed
     failed: bool = False
-    entered: bool = False  # its prefill succeeded: the model is told when it leaves
+    entered: bool = False  # its prefill succeeded, so `Model.free` is called for it
     state: Any = field(default=None, repr=False)
 
     @classmethod
     def of(cls, bind: StepBind) -> Row:
-        """Return the row of a new binding; its `max_tokens` is that of `params` where 0."""
+        """Return the row of a new binding. `max_tokens` 0 takes that of `params`."""
         return cls(
             bind.handle,
             bind.key,
@@ -52,27 +52,27 @@ class Row:
 
     @property
     def request_fields(self) -> dict[str, Any]:
-        """What an API server put into `extra`; ValueError where that is no JSON object."""
+        """The fields of the HTTP request in `extra`. ValueError where it is no JSON object."""
         return request_fields_of(self.extra)
 
     @property
     def length(self) -> int:
-        """Return how many tokens the sequence had then, prompt and output."""
+        """Return how many tokens the sequence had then: prompt and output."""
         return len(self.prompt_token_ids) + len(self.output_token_ids) + self.produced
 
     @property
     def left(self) -> int:
-        """Return how many tokens it may still get; none once it failed."""
+        """Return how many tokens the row may still get: none if it failed."""
         most = self.max_tokens - len(self.output_token_ids) - self.produced
         return 0 if self.failed else most
 
 
 class Sampled(NamedTuple):
-    """What a model that samples itself returns instead of logits. Arrays or tensors, any device.
+    """The tokens of a model that samples itself, as arrays or as tensors on any device.
 
     Args:
-        tokens: int32 or int64 [rows]; or [rows, most] with `counts`, the row's own first.
-        counts: how many tokens each row has [rows]; None is one each. 0 is a row still in prefill.
+        tokens: int32 or int64 [rows]. Or [rows, most] with `counts`: the first ones are the row's.
+        counts: tokens of each row [rows]. None: one each. A row that is still in prefill has 0.
         logprobs: a `StepLogprobs` whose arrays begin with the shape of `tokens`.
         extras: a `RowExtras` for some rows, by their index in `rows`.
     """
@@ -84,27 +84,27 @@ class Sampled(NamedTuple):
 
 
 class Model(Protocol):
-    """What an engine gives a runner.
+    """The model of an engine. A model runner runs it.
 
-    Both calls return logits [rows, vocabulary] for each row's next token, or a `Sampled`. Either
-    may raise `RowsFailed` for some of its rows: those end with an error, and the call is repeated
-    with the rest. Any other exception fails the rank.
+    `prefill` and `decode` return logits [rows, vocabulary] for the next token of each row, or a
+    `Sampled`. They may raise `RowsFailed` for some rows: these end with an error, and the call is
+    repeated with the other rows. Any other exception fails the rank.
     """
 
     def prefill(self, rows: Sequence[Row]) -> Any:
-        """Run all tokens of rows that are new: `prompt_token_ids`, then `output_token_ids`."""
+        """Run all tokens of new rows: `prompt_token_ids`, then `output_token_ids`."""
 
     def decode(self, rows: Sequence[Row], last: Any, lengths: I64 | None) -> Any:
         """Run one step of rows that are not new.
 
-        `last` int64 [rows], on the device, has the token that the runner sampled for each;
-        `lengths` int64 [rows], on the host, how many tokens each sequence has with it, so that it
-        stands at position length - 1. Both None for a model that samples itself. `rows` is the
-        same list object as in the step before where the same rows run.
+        `last` int64 [rows] has the newest token of each row, on the device. `lengths` int64 [rows]
+        has the tokens of each sequence with it, on the host: its position is length - 1. Both are
+        None for a model that samples itself. `rows` is the same list object as in the step before
+        if the same rows run.
         """
 
     def free(self, row: Row) -> None:
-        """Forget a row: it ended, failed, was preempted or aborted; its slot may be used again.
+        """Forget a row: it ended, failed, or was preempted or aborted. Its slot may be used again.
 
-        Called once for each row whose prefill succeeded.
+        This is called once for each row whose prefill succeeded.
         """

@@ -1,7 +1,7 @@
-"""Run a model's steps as an executor of a worker's loop, one ahead of the rows it returns.
+"""Run a model on PaddlePaddle: an executor that launches a step before it returns the last one.
 
-With depth 1 the rows of step N are returned right after step N+1 has been launched, in the thread
-that launches: another thread would wait for the GIL.
+With depth 1, the rows of step N are returned right after step N+1 was launched. One thread does
+both, because another thread would wait for the GIL.
 """
 
 from __future__ import annotations
@@ -24,18 +24,18 @@ from .warm_up import warm_up
 
 
 class ModelRunner:
-    """What the runners of all platforms have in common; use one of them, or `runner_for`.
+    """The common code of all runners. Use the runner of a platform, or `runner_for`.
 
-    It is an `Executor`: a `WorkerLoop` runs it, and so does `serve --engine`.
+    A runner is an `Executor`: a `WorkerLoop` runs it, and so does `serve --engine`.
 
     Args:
-        model: see `Model`. Make it after `select_device`, so that its weights lie there.
-        device_id: which of the platform's devices; the cpu has number 0 alone.
-        depth: steps that stay in flight while the next is launched. None is 1 where launches are
-            asynchronous and 0 (a step's rows before the next forward) where they are not.
-        calls: the calls into the framework; for tests.
+        model: see `Model`. Make it after `select_device`, so that its weights are on the device.
+        device_id: number of the device. The cpu has only number 0.
+        depth: how many steps stay in flight while the next one is launched. None is 1 if launches
+            are asynchronous, else 0: a step's rows are returned before the next forward pass.
+        calls: the calls into the framework, for tests.
 
-    Raises `ConfigError` where Paddle or the device is not there. All methods belong to one thread.
+    Raises `ConfigError` where Paddle or the device does not exist. Call all methods in one thread.
     """
 
     platform: ClassVar[str]
@@ -62,38 +62,38 @@ class ModelRunner:
         self._launcher = StepLauncher(paddle, model, self.device)
         self._launched: deque[InFlightStep] = deque()
         self._failed: RunnerFailed | None = None
-        # The batch that decodes next, where it is the one that decoded last, by a model that
-        # samples itself: such a step is `_decode_in_place`. Whatever changes that makes it None.
+        # The batch for `_decode_in_place`: the model samples itself, and the rows are those of the
+        # step before. Any change sets it to None.
         self._steady: DecodeBatch | None = None
         self._steady_rows = StepRows((), ())
 
     @classmethod
     def facts(cls) -> DeviceFacts:
-        """Return what is known of this kind of device."""
+        """Return the facts of this kind of device."""
         return FACTS[cls.platform]
 
     @classmethod
     def select_device(cls, device_id: int = 0) -> str:
-        """Make a device Paddle's current one and return its name; ConfigError if it is not there.
+        """Make a device Paddle's current one, and return its name. ConfigError where there is none.
 
-        Unlike `paddle.set_device` it looks first whether there is one, which on some builds
-        without a driver is the difference between an error and the end of the process.
+        This first counts the devices. On some builds without a driver, `paddle.set_device` alone
+        would end the process.
         """
         return Device(cls.facts(), device_id, PaddleCalls(load_paddle(cls.platform))).name
 
     def admit(self, binding: StepBind) -> None:
-        """Take a request into its slot, from the next step on.
+        """Run a request in its slot, from the next step on.
 
-        Raises `SlotBusy` where the slot still runs another. A subclass may refuse a request here
-        (`RequestRefused`), before it calls this.
+        Raises `SlotBusy` where the slot still has another request. A subclass may extend this, to
+        refuse a request with `RequestRefused`.
         """
         self._steady = None
         self._batch.admit(binding)
 
     def free(self, handle: int) -> bool:
-        """Let a request go. True where a step in flight may have a row of it.
+        """Forget a request. Returns True if a step in flight may have a row of it.
 
-        Then it is named drained with the newest of these steps, so it waits for no forward.
+        The newest of these steps then names the handle as drained, so no forward pass delays it.
         """
         self._steady = None
         self._batch.free(handle)
@@ -102,10 +102,10 @@ class ModelRunner:
         return bool(self._launched)
 
     def step(self) -> StepRows | None:
-        """Launch one step of the batch and return the rows of the one `depth` steps before it.
+        """Launch a step, and return the rows of the step that was launched `depth` steps before.
 
-        None where nothing runs and nothing is in flight. Raises `RunnerFailed` once the model or
-        the device failed.
+        Returns None if nothing runs and no step is in flight. Raises `RunnerFailed` after the model
+        or the device failed.
         """
         if self._failed is not None:
             raise afresh(self._failed)
@@ -125,9 +125,9 @@ class ModelRunner:
         return self._arrived(self._launched.popleft())
 
     def warm_up(self, rows: int = 1, tokens: int = 1, steps: int = 2) -> float:
-        """Run a prefill and `steps` decode steps of made-up rows; returns the seconds they took.
+        """Run a prefill and `steps` decode steps of made-up rows. Returns the seconds they took.
 
-        Nothing of it is returned or numbered. Raises `TokenpipeError` where a request is bound.
+        Their tokens are thrown away. Raises `TokenpipeError` where a request is bound.
         """
         if self._launched or len(self._batch):
             raise TokenpipeError("warm_up: the batch must be empty")
@@ -136,12 +136,12 @@ class ModelRunner:
         return time.monotonic() - began
 
     def _decode_in_place(self, batch: DecodeBatch) -> object:
-        """Decode, and give away the model's own buffer: what most steps on a CPU are.
+        """Decode, and return the model's own buffer. Most steps on a CPU are such steps.
 
-        The rows of the step before, one id each, nothing in flight: that needs no copy and no
-        `InFlightStep`. A forward has just emptied the caches, so each bytecode and each call
-        costs as much as the packing of many rows. Returns `_steady_rows`, or what the decode gave
-        or raised, for `_launch` to go on from.
+        The rows are those of the step before, each gets one token, and nothing is in flight. So no
+        copy and no `InFlightStep` is needed. Behind a forward pass the caches are cold: a bytecode
+        or a call here takes as long as the packing of many rows. Returns `_steady_rows`, or the
+        decode's result or RowsFailed for `_launch`.
         """
         try:
             part = self.model.decode(batch.rows, None, None)

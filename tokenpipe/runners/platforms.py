@@ -1,4 +1,4 @@
-"""Name the runner of each platform. What differs between them is in `devices.FACTS`."""
+"""The runner of each platform. `devices.FACTS` has the differences between platforms."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from .model_runner import ModelRunner
 
 
 class CPUModelRunner(ModelRunner):
-    """Runs on the CPU, where a launch returns when it is done: depth 0 unless asked otherwise."""
+    """Runs on the CPU. A launch returns when it is done, so the default depth is 0."""
 
     platform = "cpu"
 
 
 class GPUModelRunner(ModelRunner):
-    """Runs on an NVIDIA GPU; copies go to page-locked memory."""
+    """Runs on an NVIDIA GPU. Copies go to page-locked memory."""
 
     platform = "gpu"
 
@@ -26,7 +26,7 @@ class XPUModelRunner(ModelRunner):
 
 
 class MetaxModelRunner(ModelRunner):
-    """Runs on a Metax GPU, a custom device of Paddle's."""
+    """Runs on a Metax GPU, which is a custom device of Paddle."""
 
     platform = "metax_gpu"
 
@@ -38,7 +38,7 @@ _RUNNERS = {
 
 
 def runner_for(platform: str) -> type[ModelRunner]:
-    """Return the runner of a platform as the topology names it."""
+    """Return the runner of a platform. ConfigError where there is none of that name."""
     try:
         return _RUNNERS[platform]
     except KeyError:

@@ -1,4 +1,4 @@
-"""A model whose every token is known beforehand: the runners' self-check and their tests run it.
+"""A model with known tokens, for the self-check of the runners and for their tests.
 
 A token follows from the one before it and from its position, so a token that was fed back wrongly,
 or at a wrong place, changes all that come after it.
@@ -14,7 +14,7 @@ from .model import I64, Row
 
 
 class ProbeModel:
-    """Computes on the current device; logits are highest at the token that must come."""
+    """Compute on the current device. The logit of the right token is the highest."""
 
     def __init__(self, vocabulary: int = 512, platform: str = "cpu") -> None:
         self._paddle = load_paddle(platform)
@@ -23,7 +23,7 @@ class ProbeModel:
         self.slots: dict[int, int] = {}  # slot to the handle that it belongs to
 
     def expected(self, prompt: Sequence[int], tokens: int) -> list[int]:
-        """Return what a prompt's first `tokens` tokens must be."""
+        """Return the first `tokens` right tokens after a prompt."""
         out, last, length = list[int](), prompt[-1], len(prompt)
         for _ in range(tokens):
             last = (31 * last + 17 * length + 7) % self.vocabulary

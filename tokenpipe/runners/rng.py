@@ -18,7 +18,7 @@ _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 
 
 def seeds(rows: list[Row]) -> U64:
-    """Return u64[rows]: what each row's numbers follow from."""
+    """Return u64[rows]: the seed of each row's numbers."""
     given = [row.key if row.params.seed is None else row.params.seed for row in rows]
     mask = (1 << 64) - 1
     own = np.array([0 if row.params.seed is None else 1 for row in rows], np.uint64)

@@ -1,4 +1,4 @@
-"""Bring what a model returned for its rows into the columns of a step."""
+"""Turn a model's results into the columns of a step."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from tokenpipe.worker import StepLogprobs
 
 
 class SampledColumns:
-    """One call's result on the host: tokens flat, counts per row, logprobs flat where k differs."""
+    """The result of one call: tokens flat, counts of each row, logprobs flat if k differs."""
 
     def __init__(self, values: dict[str, NDArray[Any]]) -> None:
-        """Take arrays by name: `tokens` [rows], or [rows, most] with `counts` [rows].
+        """Use these arrays: `tokens` [rows], or [rows, most] with `counts` [rows].
 
-        `ids`, `values`, `ranks` and `k` are a `StepLogprobs`. Raises RowError for other tokens.
+        `ids`, `values`, `ranks` and `k` are a `StepLogprobs`. Raises RowError for other shapes.
         """
         tokens, counts = values["tokens"], values.get("counts")
         self.counts = None if counts is None else counts.astype(np.int32)
@@ -58,7 +58,7 @@ class SampledColumns:
 
     @classmethod
     def empty(cls, reasons: Sequence[str]) -> SampledColumns:
-        """Return a row without tokens for each reason, which it carries as its error."""
+        """Return a row without tokens for each reason. The reason is its error."""
         nothing = np.zeros(len(reasons), np.int64)
         columns = cls({"tokens": nothing, "counts": nothing})
         columns.extras = {row: RowExtras(error=why) for row, why in enumerate(reasons)}

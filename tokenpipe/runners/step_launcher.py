@@ -1,4 +1,4 @@
-"""Launch a step: prefill what is new, decode what runs, sample, start the copy to the host."""
+"""Launch a step: prefill new rows, decode the others, sample, start the copy to the host."""
 
 from __future__ import annotations
 
@@ -16,25 +16,25 @@ from .sampling import Sampler
 
 
 class StepLauncher:
-    """Runs the model over a batch. What it sampled is fed back without leaving the device."""
+    """Run the model over a batch. Sampled tokens go to the next step and stay on the device."""
 
     def __init__(self, paddle: Any, model: Model, device: Device) -> None:
         self._paddle = paddle
         self._model = model
         self._device = device
         self._sampler = Sampler(paddle)
-        self._last: Any = None  # tokens of the newest step, on the device; None: the model's own
+        self._last: Any = None  # tokens of the newest step, on the device; None: the model has them
         self._last_rows: list[Row] = []
 
     @property
     def feeds_back(self) -> bool:
-        """Whether the next decode is given what the newest step sampled: else the model has it."""
+        """Whether the next decode gets the sampled tokens. If not, the model has them itself."""
         return self._last is not None
 
     def launch(self, batch: RunnerBatch, tried: Any = None) -> InFlightStep:
-        """Run one step of the batch and start to copy what it gave.
+        """Run one step of the batch and start to copy its result.
 
-        `tried` is what the model's decode of the batch gave or raised, where it was called.
+        `tried` is the result, or the RowsFailed, of a decode of this batch that ran already.
         """
         parts: list[Any] = []
         failed: dict[int, str] = {}
@@ -92,7 +92,7 @@ class StepLauncher:
         if not self.feeds_back:
             return self._model.decode(batch.rows, None, None)
         part = self._model.decode(batch.rows, self._fed(batch.rows), batch.lengths)
-        if isinstance(part, Sampled):  # it goes on from its own tokens
+        if isinstance(part, Sampled):  # the model now has its tokens itself
             self._last, self._last_rows = None, []
         return part
 
@@ -106,7 +106,7 @@ class StepLauncher:
         if isinstance(value, self._paddle.Tensor):
             return value
         if hasattr(value, "__dlpack__") and not isinstance(value, np.ndarray):
-            return self._paddle.utils.dlpack.from_dlpack(value)  # another framework's, shared
+            return self._paddle.utils.dlpack.from_dlpack(value)  # of another framework; shared
         return self._paddle.to_tensor(value)
 
     def _fed(self, rows: list[Row]) -> Any:
@@ -127,7 +127,7 @@ def lengths_of(rows: list[Row]) -> I64:
 
 
 def _give_up(rows: list[Row], error: RowsFailed, failed: dict[int, str]) -> None:
-    """Mark the rows that the model cannot go on with; an error that names none is not its."""
+    """Mark the rows that the model gave up. An error that names none of them is raised again."""
     named = [row for row in rows if row.handle in error.handles]
     if not named:
         raise error

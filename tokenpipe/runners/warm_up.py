@@ -1,4 +1,4 @@
-"""Run a model on made-up rows, so that the first request does not pay for first times."""
+"""Run a model on made-up rows, so that the first request is not slower than later ones."""
 
 from __future__ import annotations
 

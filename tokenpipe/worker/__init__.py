@@ -1,7 +1,7 @@
-"""Run one worker rank: step plans come in, sampled tokens go out.
+"""Run one worker rank: it reads step plans and publishes sampled tokens.
 
-An engine's own worker uses `Publisher` and `StepLane`. `python -m tokenpipe.worker` runs an engine
-class in a process of its own. Nothing here imports a framework.
+A worker of your own uses `Publisher` and `StepLane`. `python -m tokenpipe.worker` runs an executor
+in a process of its own. This room imports no framework.
 """
 
 from .arrays import StepLogprobs, as_array, logprob_columns

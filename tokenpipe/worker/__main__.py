@@ -1,7 +1,7 @@
 """Run one worker rank: `python -m tokenpipe.worker --dp N --tp N --engine module:factory`.
 
-Exit status: 0 when it was told to end, 1 when rows could not be delivered or the executor failed,
-75 when its lanes ended though nobody stopped it (its processor or its engine process is gone).
+Exit status: 0 if it was told to end. 1 if rows could not be delivered, or the executor failed. 75
+if its lanes ended and nobody had stopped it: its processor or its engine's process is dead.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def main(argv: Sequence[str]) -> int:
     args = parser.parse_args(argv)
     notifier = Notifier.inherited()
     set_title(f"tp:worker {args.dp}.{args.tp}")
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the terminal's; the supervisor decides
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # comes from the terminal; the supervisor decides
     try:
         rank = _Rank(args, notifier)
     except Exception as error:
@@ -57,7 +57,7 @@ def main(argv: Sequence[str]) -> int:
 
 
 class _Rank:
-    """One rank with its executor and its lanes; made, then run once."""
+    """One rank with its executor and its lanes. It is made and then run once."""
 
     def __init__(self, args: argparse.Namespace, notifier: Notifier) -> None:
         self._notifier = notifier
@@ -69,7 +69,7 @@ class _Rank:
         notifier.phase(f"making engine {args.engine}")
         spec = EngineSpec(args.engine, json.loads(args.arguments))
         executor = spec.make(RankPlace(topology, args.dp, args.tp))
-        # Before its rank can come up: no request may reach it that was judged by another card.
+        # Before the rank is up: no request may come that was checked against another model card.
         notifier.facts(model_card=model_card_of(executor).to_json_dict())
         notifier.phase("waiting for its processor's welcome")
         self._lane = StepLane.worker(args.endpoint, args.dp, args.tp)
@@ -90,17 +90,17 @@ class _Rank:
         try:
             self._loop.run()
         except LaneLost as error:
-            _log.warning("the worker ends: %s", error)
+            _log.warning("a lane of the worker was lost (%s); the worker ends", error)
             self._close(0.0)
             return LANES_OVER
         except Exception as error:
-            _log.exception("the executor failed")
+            _log.exception("the executor failed; the worker ends")
             self._notifier.failed(_story(error))
             self._close()
             return 1
         undelivered = self._close()
         if undelivered:
-            _log.error("%d frames were not delivered", undelivered)
+            _log.error("the processor did not take the last %d frames in time", undelivered)
         return LANES_OVER if undelivered and not self._loop.stopped else int(bool(undelivered))
 
     def _close(self, timeout_s: float | None = None) -> int:

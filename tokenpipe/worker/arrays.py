@@ -1,4 +1,4 @@
-"""Take arrays as engines have them."""
+"""Accept arrays in the forms that engines have."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from tokenpipe.errors import RowError
 
 
 def as_array(values: Any, dtype: npt.DTypeLike, name: str = "array") -> Any:
-    """Return something with a contiguous buffer, without a copy where that is possible.
+    """Return an object with a contiguous buffer, without a copy where that is possible.
 
-    numpy arrays and other buffers pass as they are, for the packer judges and converts them; a
-    DLPack producer (a host tensor of torch or Paddle) is shared, a list of numbers is converted:
-    to `dtype`, or to int64 where that holds ints of 32 bits or more. A list that is no array and
-    a tensor elsewhere are a `RowError` that begins with `name`.
+    numpy arrays and other buffers are returned as they are: the packer checks and converts them. A
+    DLPack producer (a host tensor of torch or Paddle) is shared. A list of numbers is converted to
+    `dtype`, or to int64 where it has larger ints. Raises a `RowError` that begins with `name` for a
+    list that is no array, and for a tensor that is not on the host.
     """
     if isinstance(values, np.ndarray):
         return values if values.flags.c_contiguous else np.ascontiguousarray(values)
@@ -40,13 +40,13 @@ def as_array(values: Any, dtype: npt.DTypeLike, name: str = "array") -> Any:
 
 
 class StepLogprobs(NamedTuple):
-    """Log probabilities of a step, in vLLM's form: the sampled token first, then the top k.
+    """Log probabilities of a step, in the form of vLLM: the sampled token, then the top k.
 
     Args:
         token_ids: int32 or int64 [tokens, 1 + k], or flat where k differs per row.
         logprobs: float32, as token_ids.
-        ranks: int32 or int64 [tokens], the sampled token's rank in the vocabulary, 1 the best.
-        k: int32 or int64 [rows], -1 for a row without; None takes k from token_ids for all rows.
+        ranks: int32 or int64 [tokens]. Rank of the sampled token in the vocabulary, from 1 on.
+        k: int32 or int64 [rows], -1 for a row without logprobs. None takes k from `token_ids`.
     """
 
     token_ids: Any
@@ -58,7 +58,7 @@ class StepLogprobs(NamedTuple):
 def logprob_columns(
     logprobs: StepLogprobs | tuple[Any, Any, Any] | None, rows: int
 ) -> tuple[Any, Any, Any, Any]:
-    """Return (k per row, ids, values, ranks) as the packer takes them."""
+    """Return (k of each row, ids, values, ranks) in the form that the packer takes."""
     if logprobs is None:
         return (None, None, None, None)
     given = StepLogprobs(*logprobs)

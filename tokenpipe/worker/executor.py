@@ -1,4 +1,4 @@
-"""What a model must offer to be run by a tokenpipe worker: three methods, one thread."""
+"""The interface of a model that a worker can run: three methods, called in one thread."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ from .arrays import StepLogprobs
 
 @dataclass(slots=True, eq=False)
 class StepRows:
-    """What one step computed.
+    """The rows of one step.
 
-    The arrays are read before the next call of `step`, and may be filled again in it. Their types
-    are those that `Publisher.publish` takes.
+    The arrays are read before the next call of `step`, so that call may fill them again. They have
+    the types that `Publisher.publish` takes.
 
     Args:
-        handles: int64 [rows], each one admitted.
+        handles: int64 [rows]. Each one was admitted.
         tokens: int32 or int64 [sum of counts], row after row.
-        counts: tokens of each row, int [rows]; None is one each.
+        counts: tokens of each row, int [rows]. None means one token a row.
         logprobs: a `StepLogprobs`.
-        status: `RowStatus` of each row, uint8 [rows]; None is all OK.
-        extras: what goes beside the tokens of some rows, by index of the row.
-        drained: handles for which `free` returned True, and which no later step has a row of. Each
-            is named once.
+        status: `RowStatus` of each row, uint8 [rows]. None means that all are OK.
+        extras: data beside the tokens of some rows, by index of the row.
+        drained: handles for which `free` returned True. No later step has a row of them. Name each
+            of them once.
     """
 
     handles: Any
@@ -43,48 +43,49 @@ class StepRows:
 
 
 class Executor(Protocol):
-    """One rank's model, as a `WorkerLoop` runs it.
+    """The model of one rank. A `WorkerLoop` runs it.
 
-    All calls come from one thread, in the order of the plans. With `tensor_parallel_size` > 1 every
-    TP rank gets the same calls in the same order.
+    All calls come from one thread, in the order of the plans. With `tensor_parallel_size` > 1,
+    every TP rank gets the same calls in the same order.
 
-    Two attributes may say more; both may be absent. `request_fields`: the names of JSON fields of
-    an HTTP request that it accepts beyond the standard ones (`binding.request_fields` then has
-    them). `max_model_len`: the most tokens of prompt and output together. They are read once, when
-    the executor is made, and must be the same on every rank.
+    An executor may have two more attributes. `request_fields` are the names of JSON fields of an
+    HTTP request that it accepts beyond the standard ones; `binding.request_fields` has the values.
+    `max_model_len` is the most tokens of prompt and output together. The attributes are read once,
+    after the executor was made. All ranks must have the same.
     """
 
     def admit(self, binding: StepBind) -> None:
-        """Take a sequence in: from the next step on its handle gets tokens.
+        """Take a request in. From the next step on, its handle gets tokens.
 
-        `prompt_token_ids`, then `output_token_ids` where it has run before; `params` is how to
-        sample. An exception ends this request and no other: its caller gets the text of a
-        `RequestRefused` or `FieldError` as a refusal (HTTP 400), that of any other exception as a
-        failure (HTTP 500). The first TP rank's exception counts.
+        The sequence is `prompt_token_ids`, then `output_token_ids` if the request ran before.
+        `params` says how to sample. An exception ends this request and no other. Its caller gets
+        the exception's text: of a `RequestRefused` or `FieldError` as a refusal (HTTP 400), of any
+        other exception as a failure (HTTP 500). The exception of the first TP rank counts.
         """
 
     def step(self) -> StepRows | None:
-        """Run one forward over what is admitted, and return its rows.
+        """Run one forward pass over all admitted requests, and return its rows.
 
-        None says that there is nothing to run: the loop then waits until a sequence is admitted or
-        freed. `StepRows([], [])` says that the next call may have rows; the loop makes it at once.
-        A handle may get rows beyond its end until it is freed. An exception ends the worker.
+        None means that there is nothing to run. The loop then waits until a request is admitted or
+        freed. `StepRows([], [])` means that the next call may have rows: the loop calls at once. A
+        handle may get rows after its request's end, until it is freed. An exception ends the
+        worker.
 
-        An executor may overlap its steps: launch this one and return the rows of an earlier one.
-        It returns None only where no step is in flight.
+        An executor may overlap its steps: it launches a step and returns the rows of an earlier
+        one. Then it returns None only if no step is in flight.
         """
 
     def free(self, handle: int) -> bool | None:
-        """Let a sequence go.
+        """Forget a request. No later step has a row of it.
 
-        No later step has a row of it, unless this returns True: then a step in flight may have one,
-        and the executor names the handle in `StepRows.drained` of the last such step.
+        An executor with steps in flight may have such a row. Then it returns True, and it names the
+        handle in `StepRows.drained` of the last such step.
         """
 
 
 @dataclass(frozen=True, slots=True)
 class RankPlace:
-    """Where in the topology an engine runs, for its factory."""
+    """The place of an executor in the topology. Its factory gets this."""
 
     topology: Topology
     dp_rank: int
@@ -93,18 +94,21 @@ class RankPlace:
 
 @dataclass(frozen=True, slots=True)
 class EngineSpec:
-    """What `--engine module:factory --engine-arg name=value` asks for. Raises ConfigError."""
+    """An executor's factory, as in `--engine module:factory --engine-arg name=value`.
+
+    Raises ConfigError where `target` names no factory.
+    """
 
     target: str
     arguments: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        """Refuse what names no factory before a process is started for it."""
+        """Check the form of `target` before a process is started for it."""
         if not all(self.target.partition(":")):
             raise ConfigError(f"engine {self.target!r}: must be module:factory")
 
     def factory(self) -> Callable[..., Executor]:
-        """Import it. Raises ConfigError where it is not there, and what its module raises."""
+        """Import the factory. Raises ConfigError where there is none, or what its module raises."""
         module_name, _, name = self.target.partition(":")
         try:
             module = import_module(module_name)
@@ -124,5 +128,5 @@ class EngineSpec:
         return made
 
     def make(self, place: RankPlace) -> Executor:
-        """Call the factory with the place and the arguments."""
+        """Make an executor: call the factory with the place and the arguments."""
         return self.factory()(place, **self.arguments)

@@ -1,4 +1,4 @@
-"""What a worker's loop needs of its lanes: the parts of StepLaneReader and Publisher it uses."""
+"""The parts of StepLaneReader and Publisher that a worker's loop uses."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ class PlanLane(Protocol):
 
     @property
     def ended(self) -> bool:
-        """Whether there will be no more plans."""
+        """Whether no more plans will come."""
         ...
 
     def recv(self, timeout_s: float) -> list[StepPlan]:
-        """Return the plans that came; waits for the first."""
+        """Return the plans that came. Waits for the first one, at most `timeout_s`."""
         ...
 
 
@@ -44,11 +44,11 @@ class Publishes(Protocol):
 
     @property
     def poll_within_s(self) -> float:
-        """How long `poll` may wait where nothing is published in between, in seconds."""
+        """The seconds until the next `poll` is due, if nothing is published before."""
         ...
 
     def wait(self, timeout_s: float) -> None:
-        """Wait until the processor says something, at most `timeout_s`."""
+        """Wait for a message of the processor, at most `timeout_s`."""
 
     def fail(self, error: str | BaseException) -> None:
-        """Say that this rank cannot go on."""
+        """Report that this rank failed."""

@@ -1,6 +1,6 @@
-"""Publish a worker's sampled tokens, one frame a step, without stalling its forward loop.
+"""Publish a worker's sampled tokens, one frame for each step.
 
-Whether a TP rank sends at all is decided here and nowhere else. Never imports a framework.
+Here alone it is decided whether a TP rank sends its frames.
 """
 
 from __future__ import annotations
@@ -30,16 +30,16 @@ BUSY_POLL_S = 0.1
 
 
 class Publisher:
-    """A worker rank's end of its lane to the processor.
+    """The worker's end of its lane to the processor.
 
     Args:
-        endpoint: directory of the instance; None reads TOKENPIPE_ENDPOINT.
+        endpoint: directory of the instance. None reads TOKENPIPE_ENDPOINT.
         dp_rank: data-parallel rank of this worker.
-        tp_rank: tensor-parallel rank inside it.
-        timeout_s: how long to wait for the processor; None takes the topology's `startup_s`.
+        tp_rank: tensor-parallel rank inside the DP rank.
+        timeout_s: the longest wait for the processor. None takes the topology's `startup_s`.
 
-    Raises `ConfigError` for a rank the topology does not have, `LaneBusy` where a living process
-    holds this rank, `StartupError` where the processor does not answer in time.
+    Raises `ConfigError` for a rank that the topology does not have, `LaneBusy` where a living
+    process holds this rank, and `StartupError` where the processor does not answer in time.
     """
 
     def __init__(
@@ -135,7 +135,7 @@ class Publisher:
         """
         if not self.sends:
             return
-        # Called with cold caches by a thread that computes: few bytecodes, the rest is in C.
+        # The caller has just computed, so the caches are cold: few bytecodes here, the rest in C.
         if logprobs is None and not extras:
             sent = self._send_next(step, step_ns, handles, tokens, counts, status, drained)
             if not sent:
@@ -157,8 +157,8 @@ class Publisher:
         logprobs: StepLogprobs | tuple[Any, Any, Any] | None,
         extras: Mapping[int, RowExtras] | None,
     ) -> None:
-        """Publish what has more than tokens, or what the lane did not take at once."""
-        if not self._lane.ready:  # the welcome of a new processor may be there by now
+        """Publish a step with more than tokens, or one that the lane did not take at once."""
+        if not self._lane.ready:  # the welcome of a new processor may have come by now
             self._lane.poll()
         handles = as_array(handles, np.int64, "handles")
         more: tuple[Any, ...] = logprob_columns(logprobs, len(handles))
@@ -177,19 +177,22 @@ class Publisher:
             raise
 
     def poll(self) -> None:
-        """Read acknowledgements and re-send what is asked for; at least every 100 ms when idle."""
+        """Read acknowledgements, and send again what the processor asks for.
+
+        Call it within `poll_within_s`, or every 100 ms, while nothing is published.
+        """
         self._guard.check("Publisher")
         self._lane.poll()
 
     def wait(self, timeout_s: float) -> None:
-        """Wait until the processor says something, at most `timeout_s`, and read it."""
+        """Wait for a message of the processor, at most `timeout_s`, and read it."""
         self._guard.check("Publisher")
         self._lane.wait(timeout_s)
 
     def fail(self, error: str | BaseException) -> None:
-        """Say that this rank cannot go on: its bindings are rescheduled with the reason."""
+        """Report that this rank failed. Its requests are rescheduled, with this reason."""
         self._guard.check("Publisher")
-        self._packer.withdraw()  # what an interrupted publish() packed has no number to lose
+        self._packer.withdraw()  # of a publish() that was interrupted; it has no number yet
         lane = self._lane
         text = error if isinstance(error, str) else f"{type(error).__name__}: {error}"
         message = RankFailed(self.dp_rank, self.tp_rank, text)
@@ -197,14 +200,14 @@ class Publisher:
 
     @property
     def ready(self) -> bool:
-        """Whether the processor is there. After `LaneLost`, poll until it is again."""
+        """Whether the processor is up. After `LaneLost`, poll until it is up again."""
         return self._lane.ready
 
     @property
     def poll_within_s(self) -> float:
-        """How long `poll` may wait where nothing is published in between.
+        """The seconds until the next `poll` is due, if nothing is published before.
 
-        100 ms while something is not acknowledged or the processor is away, more when idle.
+        These are 0.1 s while a frame is not acknowledged or the processor is not up, else more.
         """
         lane = self._lane
         if lane.unacked_frames or not lane.ready:
@@ -213,21 +216,24 @@ class Publisher:
 
     @property
     def unacknowledged(self) -> int:
-        """Frames that the processor has not yet applied."""
+        """How many frames the processor has not acknowledged yet."""
         return self._lane.unacked_frames
 
     @property
     def last_step(self) -> int | None:
-        """The newest step that was published: with the transport, or kept until it is; or None."""
+        """The newest step that was published, or None. It is with the transport, or kept for it."""
         return self._packer.last_step
 
     @property
     def bad_tokens(self) -> int:
-        """Rows whose tokens were refused so far."""
+        """How many rows had a bad token so far."""
         return self._packer.bad_tokens
 
     def close(self, timeout_s: float | None = None) -> int:
-        """Flush within a deadline and give the rank up; returns the frames not delivered."""
+        """Wait until all frames are delivered, at most `timeout_s`, and close this end.
+
+        None takes the topology's `close_s`. Returns how many frames were not delivered.
+        """
         self._guard.check("Publisher")
         undelivered = self._lane.close(self._close_s if timeout_s is None else timeout_s)
         self._claim.release()
@@ -254,7 +260,7 @@ def _give_back(lane: LaneSender, claim: RoleLock) -> None:
 
 
 def check_rank(topology: Topology, dp_rank: int, tp_rank: int) -> None:
-    """Refuse a rank that the topology does not have."""
+    """Raise ConfigError for a rank that the topology does not have."""
     dp, tp = topology.data_parallel_size, topology.tensor_parallel_size
     if not (0 <= dp_rank < dp and 0 <= tp_rank < tp):
         raise ConfigError(

@@ -20,7 +20,7 @@ _log = logging.getLogger("tokenpipe.worker")
 
 
 class Refusals:
-    """The refused requests of one rank, each with its status and its reason."""
+    """The refused requests of one rank. Each has a status and a reason."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._limit = RateLimit(1.0, clock)
@@ -53,5 +53,5 @@ class Refusals:
         )
 
     def clear(self) -> None:
-        """Forget them: their handles are dead."""
+        """Forget all of them, because their handles are dead."""
         self._rows.clear()

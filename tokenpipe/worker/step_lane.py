@@ -1,7 +1,8 @@
-"""Carry what to run next from an engine to its workers, for engines without a channel of their own.
+"""Send step plans from an engine to its workers, for engines without a channel of their own.
 
-One message per step and rank, or, for a worker that runs on by itself, one per change of its
-batch: bindings with token ids, and handles to free. The worker answers a free with a drained row.
+A plan has new bindings with their token ids, and handles to free. A worker in lockstep gets a plan
+for each step, another worker one for each change of its batch. It answers each free with a drained
+row.
 """
 
 from __future__ import annotations
@@ -30,15 +31,18 @@ from tokenpipe.wire import StepPlan, pack_control, unpack_control
 
 from .publisher import check_rank
 
-PLAN_BYTES = 1 << 26  # plans that a worker has not taken
+PLAN_BYTES = 1 << 26  # the most bytes of plans that a worker has not read
 PLANS_PER_FRAME = 256
-FRAME_SPARE = 1 << 10  # names of fields and header, of a plan and of a frame
-BIND_BYTES = 768  # the parameters included
+FRAME_SPARE = 1 << 10  # for the header and the names of fields, of a plan and of a frame
+BIND_BYTES = 768  # of a binding with its parameters, without ids and texts
 ENGINE = Role("engine", "0")
 
 
 class StepLaneReader:
-    """A worker rank's end: make it before the Publisher, so that it is there at RankUp."""
+    """The worker's end of a StepLane.
+
+    Make it before the Publisher: at `RankUp` the engine may send the first plan.
+    """
 
     def __init__(
         self,
@@ -71,14 +75,14 @@ class StepLaneReader:
         self.ended = False
 
     def recv(self, timeout_s: float = 0.0) -> list[StepPlan]:
-        """Return the plans that came, in order; waits for the first up to `timeout_s`.
+        """Return the plans that came, in order. Waits for the first one, at most `timeout_s`.
 
-        [] on a timeout, and once `ended` is set (the engine closed the lane). Raises `LaneLost`
-        when the engine died.
+        Returns [] on a timeout, and once `ended` is set, because the engine closed the lane. Raises
+        `LaneLost` where the engine died.
         """
         self._guard.check("StepLane")
         if timeout_s <= 0 and not self._lane.is_due(self._clock()):
-            return []  # what a forward loop hears after most of its steps
+            return []  # the answer after most steps of a loop
         plans = self._read()
         if plans or self.ended or timeout_s <= 0:
             return plans
@@ -115,11 +119,11 @@ class StepLaneReader:
 
 
 class StepLane:
-    """The engine's end for one DP rank: every plan goes to each of its TP ranks.
+    """The engine's end for one DP rank. Each plan goes to all of its TP ranks.
 
-    `Pipeline.step_lane(dp_rank)` makes it and keeps it going. Plans sent while a worker is not yet
-    there wait for it. When the rank is lost, what waits is dropped, and workers of it that still
-    live get a plan with `reset`: all their handles are dead.
+    `Pipeline.step_lane(dp_rank)` makes it and polls it. Plans wait for a worker that is not up yet.
+    When the rank is lost, waiting plans are dropped. Workers of the rank that still live then get a
+    plan with `reset`, because all their handles are dead.
     """
 
     @staticmethod
@@ -146,10 +150,10 @@ class StepLane:
         ]
 
     def send(self, plan: StepPlan) -> None:
-        """Send a plan to every TP rank; never blocks.
+        """Send a plan to all TP ranks. Never blocks.
 
-        Raises `LaneFull` where a worker has 64 MiB unread, `FrameTooLarge` for a plan that alone
-        is larger, `LaneClosed`; then no TP rank gets it.
+        Raises `LaneFull` where a worker has 64 MiB of plans unread, `FrameTooLarge` for a single
+        plan that is larger, and `LaneClosed`. Then no TP rank gets the plan.
         """
         size = _most_bytes(plan)
         for end in self._ends:
@@ -159,41 +163,41 @@ class StepLane:
 
     @property
     def unread(self) -> int:
-        """Plans, or frames of them, that the slowest TP rank has not taken."""
+        """How many plans, or frames of plans, the slowest TP rank has not read."""
         return max(end.lane.unacked_frames + end.waiting for end in self._ends)
 
     @property
     def ports(self) -> list[Port]:
-        """What to wait on."""
+        """The ports to wait on."""
         return [end.lane.port for end in self._ends]
 
     @property
     def next_deadline(self) -> float:
-        """When `poll` is due next without anything having come."""
+        """When `poll` is due next, if no message comes."""
         return min(end.lane.next_deadline for end in self._ends)
 
     def poll(self) -> None:
-        """Greet, read acknowledgements, send what waited."""
+        """Say hello, read acknowledgements, and send waiting plans."""
         for end in self._ends:
             end.poll()
 
     def reset(self) -> None:
-        """Have the rank begin anew: drop what waits, and tell workers that still live."""
+        """Drop waiting plans, and tell the workers that still live to drop their batch."""
         for end in self._ends:
             end.reset()
 
     def renew(self) -> None:
-        """Hear that the rank is up: what follows is for the workers that are there now."""
+        """The rank is up: the next plans are for the workers that live now."""
         for end in self._ends:
             end.lane.doubt()
 
     def end(self) -> None:
-        """Say that no plan follows: the workers see `ended` once they have the last one."""
+        """Tell the workers that no plan follows. They see `ended` after the last plan."""
         for end in self._ends:
             end.end()
 
     def close(self, timeout_s: float = 0.0) -> None:
-        """End the lane: the workers see `ended`; waits for their word at most `timeout_s`."""
+        """End the lane, and wait at most `timeout_s` until all workers have read it."""
         self.end()
         deadline = self._clock() + timeout_s
         for end in self._ends:
@@ -201,14 +205,14 @@ class StepLane:
 
 
 class _End:
-    """One TP rank's lane and the plans that wait for it."""
+    """The lane of one TP rank, and the plans that wait for it."""
 
     def __init__(
         self, instance: Instance, dp_rank: int, tp_rank: int, clock: Callable[[], float]
     ) -> None:
         self._waiting: deque[tuple[StepPlan, int]] = deque()
         self._waiting_bytes = 0
-        self._last = False  # no plan follows those that wait
+        self._last = False  # no plan follows the waiting ones
         self._clock = clock
         self.lane = open_sender(
             instance,
@@ -221,11 +225,11 @@ class _End:
 
     @property
     def waiting(self) -> int:
-        """Plans that are not sent yet."""
+        """How many plans are not sent yet."""
         return len(self._waiting)
 
     def check(self, size: int) -> None:
-        """Raise where a plan of at most `size` bytes cannot be taken."""
+        """Raise where the lane cannot take a plan of at most `size` bytes."""
         lane = self.lane.port.lane
         if self._last or self.lane.ending:
             raise LaneClosed(f"lane {lane} was ended")
@@ -243,7 +247,7 @@ class _End:
     def reset(self) -> None:
         self._waiting.clear()
         self._waiting_bytes = 0
-        if self.lane.receiver and not self._last:  # else nobody has anything to forget
+        if self.lane.receiver and not self._last:  # else no worker has a batch to drop
             self.lane.doubt()
             self.add(StepPlan(0, reset=True), FRAME_SPARE)
 
@@ -273,11 +277,11 @@ class _End:
 
     def close(self, deadline: float) -> None:
         if self._waiting:
-            self._flush(deadline)
+            self._send_waiting(deadline)
         self.lane.close(max(0.0, deadline - self._clock()))
 
-    def _flush(self, deadline: float) -> None:
-        """Send what waits, or drop it at the deadline."""
+    def _send_waiting(self, deadline: float) -> None:
+        """Send the waiting plans, or drop them at the deadline."""
         lane, waiter = self.lane, Waiter()
         waiter.add(lane.port)
         while self._waiting and not lane.lost and (left := deadline - self._clock()) > 0:
@@ -288,7 +292,7 @@ class _End:
 
 
 def _most_bytes(plan: StepPlan) -> int:
-    """Return what a plan takes at most on the wire: 9 bytes a handle, 5 a token id."""
+    """Return the most bytes of a plan on the wire. A handle has at most 9 bytes, a token id 5."""
     size = FRAME_SPARE + len(plan.extra) + 9 * len(plan.frees)
     for bind in plan.binds:
         ids = len(bind.prompt_token_ids) + len(bind.output_token_ids)

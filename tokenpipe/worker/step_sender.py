@@ -1,4 +1,4 @@
-"""Publish the steps of a worker's loop: number them, and wait where the lane is full."""
+"""Publish the steps of a worker's loop: number the frames, and wait while the lane is full."""
 
 from __future__ import annotations
 
@@ -22,7 +22,11 @@ _log = logging.getLogger("tokenpipe.worker")
 
 
 class StepSender:
-    """A rank's frames, in order. Set `muted` while all handles of the rank are dead."""
+    """Send the frames of a rank, in order.
+
+    `step` is the number of the newest frame. `muted`: all handles of the rank are dead, so nothing
+    is sent. `stopped`: nobody waits for a full lane any more.
+    """
 
     def __init__(
         self,
@@ -33,17 +37,17 @@ class StepSender:
         self._pub = pub
         self._notifier = notifier
         self._limit = RateLimit(1.0, clock)
-        self.step = 0  # number of the newest frame
+        self.step = 0
         self.muted = False
-        self.stopped = False  # no more attempts at a full lane
+        self.stopped = False
 
     def send(self, rows: StepRows, drained: I64 | None = None) -> bool:
-        """Publish one frame; False where the processor died. Waits while the lane is full."""
-        self.step += 1  # also of a frame that is not sent: all TP ranks number theirs alike
+        """Publish one frame. Waits while the lane is full. Returns False if the processor died."""
+        self.step += 1  # also if the frame is not sent, so that all TP ranks number theirs alike
         if self.muted:
             self._pub.poll()
             return True
-        try:  # as `_publish`, without its call: the caches are cold behind a forward
+        try:  # as `_publish`, but without its call: behind a forward pass the caches are cold
             self._pub.publish(
                 self.step,
                 rows.handles,
@@ -57,20 +61,19 @@ class StepSender:
         except LaneFull as full:
             return self._send_late(rows, drained, full)
         except LaneLost as lost:
-            _log.warning("step %d is dropped, and the batch with it: %s", self.step, lost)
-            return False
+            return self._lost(lost)
         return True
 
     def poll(self) -> None:
-        """Keep the lane going where there is nothing to send."""
+        """Read acknowledgements, where there is nothing to send."""
         self._pub.poll()
 
     def report(self, error: Exception) -> None:
-        """Tell the processor that this rank cannot go on."""
+        """Tell the processor that this rank failed."""
         try:
             self._pub.fail(error)
         except LaneError as lane_error:
-            _log.warning("the processor is not told of the failure: %s", lane_error)
+            _log.warning("the failure could not be reported to the processor: %s", lane_error)
 
     def _publish(self, rows: StepRows, drained: I64 | None) -> None:
         self._pub.publish(
@@ -85,9 +88,10 @@ class StepSender:
         )
 
     def _send_late(self, rows: StepRows, drained: I64 | None, full: LaneFull) -> bool:
-        """Publish what a full lane did not take, as soon as it does."""
+        """Try again until the lane takes the frame."""
         while not self.stopped:
-            self._limit.log(_log, logging.WARNING, "full", f"step {self.step} waits: {full}")
+            said = f"{full}; step {self.step} waits until the lane takes it"
+            self._limit.log(_log, logging.WARNING, "full", said)
             self._notifier.watchdog()
             self._pub.wait(FULL_WAIT_S)
             try:
@@ -95,8 +99,11 @@ class StepSender:
             except LaneFull as again:
                 full = again
             except LaneLost as lost:
-                _log.warning("step %d is dropped, and the batch with it: %s", self.step, lost)
-                return False
+                return self._lost(lost)
             else:
                 return True
         return True
+
+    def _lost(self, lost: LaneLost) -> bool:
+        _log.warning("%s; step %d and the batch are dropped", lost, self.step)
+        return False

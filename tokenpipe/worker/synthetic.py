@@ -1,6 +1,6 @@
-"""An engine without a model: tokens that follow from prompt, seed and position.
+"""An executor without a model: each token follows from prompt, seed and position.
 
-For trying out a topology, for tests, and as an example of the interface.
+It is there to try out a topology, for tests, and as an example of the interface.
 """
 
 from __future__ import annotations
@@ -18,16 +18,16 @@ from tokenpipe.wire import StepBind
 from .arrays import StepLogprobs
 from .executor import RankPlace, StepRows
 
-VOCAB_SIZE = 32_000  # where the topology has none
+VOCAB_SIZE = 32_000  # if the topology has none
 RATE = 1000.0  # a chat's default of 1,024 tokens takes a second
 SYNTHETIC = "tokenpipe.worker:SyntheticEngine"
 
 
 class SyntheticEngine:
-    """Give each running sequence `tokens_per_row` tokens a step, `rate` steps a second.
+    """Give each running request `tokens_per_row` tokens a step, `rate` steps a second.
 
-    With a seed the same prompt gets the same tokens always; without one each request differs. EOS
-    ids of the topology never come. `rate` 0 runs as fast as it goes.
+    With a seed, a prompt always gets the same tokens. Without a seed, each request gets others. The
+    topology's EOS ids never come. With `rate` 0, steps follow one another without a pause.
     """
 
     def __init__(
@@ -54,7 +54,7 @@ class SyntheticEngine:
         self._changed = True
 
     def admit(self, binding: StepBind) -> None:
-        """Begin at the offset that the sequence has."""
+        """Take a request in. It continues after the output tokens that it has."""
         params = binding.params
         which = binding.key if params.seed is None else params.seed & 0xFFFFFFFFFFFFFFFF
         raw = np.asarray(binding.prompt_token_ids, np.int32).tobytes()
@@ -64,12 +64,12 @@ class SyntheticEngine:
         self._rows[binding.handle] = (seed, binding.output_tokens, params.logprobs)
 
     def free(self, handle: int) -> None:
-        """Forget a sequence."""
+        """Forget a request."""
         self._settle()
         self._rows.pop(handle, None)
 
     def step(self) -> StepRows | None:
-        """Return the next tokens of all sequences, when they are due."""
+        """Wait until a step is due, and return the next tokens of all requests."""
         self._wait()
         if not self._rows:
             return None
@@ -84,13 +84,13 @@ class SyntheticEngine:
     def _wait(self) -> None:
         if self._period_s:
             now = self._clock()
-            # A pause in which nothing ran is not made up for.
+            # A pause in which no step was due does not make the next steps faster.
             self._due = max(self._due + self._period_s, now - self._period_s)
             if self._due > now:
-                self._sleep(self._due - now)  # what a forward takes
+                self._sleep(self._due - now)  # in place of a forward pass
 
     def _settle(self) -> None:
-        """Write the offsets back before the batch changes."""
+        """Write the offsets into `_rows` before the batch changes."""
         if not self._changed:
             for handle, (seed, offset, logprobs) in self._rows.items():
                 self._rows[handle] = (seed, offset + self._steps * self._k, logprobs)
@@ -123,7 +123,7 @@ class SyntheticEngine:
 
 
 def _mix(x: NDArray[np.uint64]) -> NDArray[np.int64]:
-    """Spread positions over the numbers; splitmix64."""
+    """Return a pseudo-random number for each position, by splitmix64."""
     x = x * np.uint64(0x9E3779B97F4A7C15)
     x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)

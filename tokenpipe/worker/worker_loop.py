@@ -1,4 +1,4 @@
-"""The loop of a worker rank: plans come in, steps of the executor go out. No process, no signal."""
+"""The loop of a worker rank: apply plans, run steps of the executor, publish their rows."""
 
 from __future__ import annotations
 
@@ -16,25 +16,25 @@ from .protocols import PlanLane, Publishes
 from .refusals import Refusals
 from .step_sender import StepSender
 
-IDLE_S = 0.5  # the longest wait for a plan, where nobody waits for signs of life
+IDLE_S = 0.5  # the longest wait for a plan, if no supervisor waits for signs of life
 
 
 class WorkerLoop:
-    """Run an executor as the plans of its engine say, and publish what it computes.
+    """Run an executor as the plans of its engine say, and publish its rows.
 
     Args:
         lane: the worker's end of its `StepLane`.
         pub: the `Publisher` of this rank.
         executor: see `Executor`.
-        notifier: told that the loop still runs; None tells nobody.
-        lockstep: run the `steps` that each plan allows, and no other step. All TP ranks of a
-            tensor-parallel group then make the same calls in the same order. Rows of a step in
-            flight wait for the steps of the next plan, or until every sequence is freed. Without
-            it, steps follow one another by themselves while a sequence runs.
-        clock: seconds, monotonic; for tests.
+        notifier: gets a sign of life from each turn. None: there is no supervisor.
+        lockstep: run the `steps` that each plan allows, and no other step. Then all TP ranks make
+            the same calls in the same order. Rows of a step in flight wait for the steps of the
+            next plan, or until all requests are freed. Without `lockstep`, steps follow one another
+            while a request runs.
+        clock: returns monotonic seconds.
 
-    A lane that is full holds the step back: it is published as soon as the lane takes it, and no
-    forward runs before. Where the processor died, its handles are dead: the loop drops them.
+    If the lane is full, the step waits: it is published as soon as the lane takes it, and no other
+    step runs before. If the processor died, all handles are dead, and the loop drops them.
     """
 
     def __init__(
@@ -55,17 +55,17 @@ class WorkerLoop:
         self._lockstep = lockstep
         self._sender = StepSender(pub, self._notifier, clock)
         self._running: set[int] = set()
-        self._leaving: set[int] = set()  # freed, but a step in flight may have a row of it
-        self._drained: list[int] = []  # to be named with the next frame
+        self._leaving: set[int] = set()  # freed, but a step in flight may have a row of them
+        self._drained: list[int] = []  # the next frame names them
         self._refused = Refusals(clock)
-        self._news = False  # whether there are drained or refused handles
-        self._idle = True  # nothing to run until a plan comes
+        self._has_news = False  # whether there are drained or refused handles
+        self._idle = True  # nothing to run before the next plan
 
     def run(self) -> None:
-        """Work until the engine ends the lane or `stop` is called.
+        """Run turns until the engine ends the lane or `stop` is called.
 
         Raises LaneLost where the engine died. An exception of the executor is reported to the
-        processor, which hands the requests of this rank back, and is raised.
+        processor and raised again. The processor reschedules the requests of this rank.
         """
         try:
             while not (self.stopped or self._lane.ended):
@@ -78,7 +78,7 @@ class WorkerLoop:
             raise
 
     def stop(self, *_: object) -> None:
-        """End `run` after the step that runs now. This may be the handler of a signal."""
+        """End `run` after the present step. `stop` may be the handler of a signal."""
         self._sender.stopped = True
 
     @property
@@ -92,14 +92,14 @@ class WorkerLoop:
         return self._idle
 
     def turn(self) -> None:
-        """Apply the plans that are there, then run a step; wait for plans where nothing runs."""
+        """Apply the plans that have come, then run a step. If nothing runs, wait for plans."""
         if self._lockstep:
             self._turn_in_lockstep()
             return
         for plan in self._lane.recv(self._idle_s if self._idle else 0.0):
             self._apply(plan)
         if self._idle:
-            self._flush()
+            self._send_news()
         else:
             self.step()
 
@@ -108,8 +108,8 @@ class WorkerLoop:
         rows = self._executor.step()
         if rows is None:
             self._idle = True
-            self._flush()
-        elif self._news or rows.drained:
+            self._send_news()
+        elif self._has_news or rows.drained:
             self._send_all(rows)
         elif len(rows.handles):
             if not self._sender.send(rows):
@@ -126,9 +126,9 @@ class WorkerLoop:
                 if not self._idle:
                     self.step()
                 self._notifier.watchdog()
-            while self._leaving and not (self._running or self._idle):  # nothing is launched
+            while self._leaving and not (self._running or self._idle):  # this launches nothing
                 self.step()
-            self._flush()  # here, and not where a wait is over: frames are numbered alike
+            self._send_news()  # after each plan, so that all TP ranks number their frames alike
         self._sender.poll()
 
     @property
@@ -144,18 +144,18 @@ class WorkerLoop:
         for handle in plan.frees:
             if handle in self._running:
                 self._free(handle)
-            elif handle not in self._leaving:  # refused or unknown: its slot waits for the word
+            elif handle not in self._leaving:  # refused or unknown: its slot waits to be released
                 self._drained.append(handle)
         for binding in plan.binds:
             if binding.handle not in frees:
                 self._admit(binding)
-        self._news = bool(self._drained or self._refused)
+        self._has_news = bool(self._drained or self._refused)
         self._idle = not (self._running or self._leaving)
 
     def _admit(self, binding: StepBind) -> None:
         try:
             self._executor.admit(binding)
-        except Exception as error:  # one bad request harms one request
+        except Exception as error:  # it ends this request and no other
             self._refused.add(binding, error)
         else:
             self._running.add(binding.handle)
@@ -168,30 +168,30 @@ class WorkerLoop:
             self._drained.append(handle)
 
     def _forget(self) -> None:
-        """Drop every handle, and name none as drained: they are dead."""
+        """Drop all handles. They are dead, so no frame names them as drained."""
         for handle in list(self._running):
             self._free(handle)
-        while self._leaving and (rows := self._executor.step()) is not None:  # in flight: dropped
+        while self._leaving and (rows := self._executor.step()) is not None:  # steps in flight
             self._leaving.difference_update(rows.drained)
         self._leaving.clear()
         self._drained.clear()
         self._refused.clear()
-        self._sender.muted = self._news = False
+        self._sender.muted = self._has_news = False
         self._idle = True
 
     # --- publishing ---
 
-    def _flush(self) -> None:
-        """Publish what became of handles; where there is nothing of it, keep the lane going."""
-        if self._news:
+    def _send_news(self) -> None:
+        """Publish the drained and refused handles. If there are none, read acknowledgements."""
+        if self._has_news:
             self._send_all(StepRows((), ()))
         else:
             self._sender.poll()
 
     def _send_all(self, rows: StepRows) -> None:
-        """Publish rows with all that became of handles since the last frame."""
-        alive, self._news = True, False
-        if self._refused:  # a frame of their own: the executor's columns stay as they are
+        """Publish rows, and the handles that were refused or drained since the last frame."""
+        alive, self._has_news = True, False
+        if self._refused:  # in a frame of their own, so that the columns of `rows` stay as they are
             alive = self._sender.send(self._refused.take())
         for handle in rows.drained:
             if handle in self._leaving:
@@ -204,10 +204,10 @@ class WorkerLoop:
             self._processor_died()
 
     def _processor_died(self) -> None:
-        """Drop the batch: the processor's next life knows none of its handles.
+        """Drop the batch: a new processor does not know its handles.
 
-        In lockstep the plan with `reset` does that, so that each TP rank does it at the same step;
-        until then the steps run, and nothing is published.
+        In lockstep the plan with `reset` drops it, so that all TP ranks drop it at the same step.
+        Until then steps run, and nothing is published.
         """
         if self._lockstep:
             self._sender.muted = bool(self._running or self._leaving)
