@@ -106,8 +106,7 @@ class Publisher:
     ) -> None:
         """Send one step. It returns when the transport has the frame.
 
-        Arrays are numpy's, objects with the buffer protocol, DLPack producers on the host, or
-        lists. Each has one dimension, [rows] or [tokens].
+        Arrays are numpy's, buffers, DLPack producers on the host, or lists, of one dimension.
 
         Args:
             step: number of the forward pass, increasing per rank.
@@ -118,8 +117,7 @@ class Publisher:
             logprobs: a `StepLogprobs` (its values are float32), or its first three as a tuple.
             drained: int64 handles without further rows, each named once; rows may be empty.
             step_ns: monotonic nanoseconds when the step's tokens were ready; None is now.
-            extras: data beside the tokens of some rows, by index of the row. It may be dropped
-                for a row that is not OK or FINISHED.
+            extras: data beside tokens, by index of the row; dropped where it is not OK or FINISHED.
 
         A token that is negative or outside the vocabulary turns its own row into an error. After
         these exceptions nothing was sent or numbered:
@@ -130,8 +128,8 @@ class Publisher:
           rows, and call `poll` until `ready`.
         - `LaneClosed`: this publisher was closed.
 
-        Another exception, for example of a signal handler, may come before or after the send. If
-        `last_step` is this step, it was sent; a repeat raises `RowError`.
+        Other exceptions, such as a signal handler's, may come before or after the send. If
+        `last_step` is this step, it was sent, and a repeat raises `RowError`.
         """
         if not self.sends:
             return
