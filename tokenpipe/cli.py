@@ -39,7 +39,7 @@ def _version(asked: bool) -> None:
 @app.callback()
 def _options(
     version: Annotated[
-        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print it and end.")
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
     ] = False,
 ) -> None:
     """The output path of an LLM inference engine."""
@@ -48,9 +48,11 @@ def _options(
 @app.command("check")
 def check_command(
     topology: Annotated[Path, typer.Argument(help="The topology's YAML file.")],
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON, configuration too.")] = False,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print JSON, with the configuration.")
+    ] = False,
 ) -> None:
-    """Print lanes, sockets, owners and processes of a topology, and start nothing."""
+    """Print the lanes, sockets, owners and processes of a topology. Nothing is started."""
     read = Topology.load(topology)
     check_tokenizer(read.tokenizer)
     layout = layout_of(read)
@@ -63,20 +65,28 @@ def check_command(
 @app.command("serve")
 def serve_command(
     topology: Annotated[
-        Path | None, typer.Argument(help="The topology's YAML file; without one the defaults.")
+        Path | None,
+        typer.Argument(help="The topology's YAML file. Without a file the defaults apply."),
     ] = None,
     engine: Annotated[
-        str, typer.Option(metavar="MODULE:FACTORY", help="what makes each worker's engine")
+        str,
+        typer.Option(
+            metavar="MODULE:FACTORY", help="class or function that makes each worker's executor"
+        ),
     ] = SYNTHETIC,
     engine_arg: Annotated[
         list[str] | None,
-        typer.Option(metavar="NAME=VALUE", help="for the factory; the value in JSON, or a text"),
+        typer.Option(
+            metavar="NAME=VALUE", help="an argument for the factory. The value is JSON or text"
+        ),
     ] = None,
-    host: Annotated[str | None, typer.Option(help="beats api.host")] = None,
-    port: Annotated[int | None, typer.Option(help="beats api.port; 0 is any")] = None,
-    workers: Annotated[int | None, typer.Option(help="beats api.workers")] = None,
+    host: Annotated[str | None, typer.Option(help="overrides api.host")] = None,
+    port: Annotated[
+        int | None, typer.Option(help="overrides api.port. 0 means any free port")
+    ] = None,
+    workers: Annotated[int | None, typer.Option(help="overrides api.workers")] = None,
 ) -> None:
-    """Start workers, processors, scheduler and API server of a topology, and keep them going."""
+    """Start all processes of a topology, and start them again when they die."""
     read = Topology() if topology is None else Topology.load(topology)
     given = {"host": host, "port": port, "workers": workers}
     changes = {name: value for name, value in given.items() if value is not None}
@@ -97,10 +107,13 @@ def _argument(text: str) -> tuple[str, Any]:
 @app.command("gc")
 def gc_command(
     runtime_dir: Annotated[
-        Path | None, typer.Option(help="where instances are made; default: as without the key")
+        Path | None,
+        typer.Option(
+            help="directory of the instances. Default: the place that is used without runtime_dir"
+        ),
     ] = None,
 ) -> None:
-    """Remove the directories that dead instances left; touch nothing of the living."""
+    """Remove the directories of dead instances. Running instances are not changed."""
     for swept in sweep(default_base() if runtime_dir is None else runtime_dir):
         said = f" ({swept.said})" if swept.said else ""
         print(f"{swept.outcome}  {swept.directory}{said}")

@@ -38,7 +38,7 @@ Arrivals = Annotated[
 ]
 Rate = Annotated[float, typer.Option(parser=_rate, metavar="N|max", help="steps/s of each rank")]
 Pin = Annotated[
-    bool, typer.Option(help="run all workers on one core and all clients on another one")
+    bool, typer.Option(help="run all workers on one core and all clients on another core")
 ]
 TokensPerRow = Annotated[int, typer.Option(min=1, help="tokens of a request in one step")]
 TopLogprobs = Annotated[int | None, typer.Option(min=0, help="top logprobs of each token")]
@@ -54,7 +54,8 @@ ClientCount = Annotated[
 Consume = Annotated[
     str,
     typer.Option(
-        metavar="columns|streams", help="whether a client reads frames or a stream a request"
+        metavar="columns|streams",
+        help="how clients read: frames of columns, or one stream for each request",
     ),
 ]
 PreemptRate = Annotated[
@@ -65,8 +66,8 @@ AbortRate = Annotated[
     typer.Option(
         min=0,
         max=1,
-        help="probability that a request ends early; the engine aborts one half of these,"
-        " the clients cancel the other",
+        help="probability that a request ends early. The engine aborts half of these requests,"
+        " and the clients cancel the other half",
     ),
 ]
 Seed = Annotated[int, typer.Option(help="seed of all random choices")]
@@ -75,9 +76,9 @@ TraceFile = Annotated[
 ]
 SpeedUp = Annotated[float, typer.Option(help="replay the trace this many times as fast")]
 DiscardTokens = Annotated[
-    bool, typer.Option(help="make the tokens of --steps but publish none, as a baseline")
+    bool, typer.Option(help="make the tokens of --steps without publishing them, as a baseline")
 ]
 TopologyFile = Annotated[
-    Path | None, typer.Option(help="YAML file; the options given here override it")
+    Path | None, typer.Option(help="YAML file of the topology. The options override it")
 ]
 ReportFile = Annotated[Path | None, typer.Option("--json", help="write the report to this file")]
