@@ -1,4 +1,4 @@
-"""The C boundary, printed: what csrc/ offers to Python."""
+"""What csrc/ offers to Python."""
 
 from asyncio import AbstractEventLoop, Future
 from collections.abc import Awaitable, Callable, Sequence
@@ -143,11 +143,11 @@ MAX_WORD: int  # bytes of a word of a Vocab
 MAX_ERROR: int  # of an error and its field together, in UTF-8
 MAX_STOP_BYTES: int  # of all stop strings of a request, in UTF-8
 
-# What SendWindow.send returns, 0 beside them. Up to SENT_LOOK the frame is taken: it is the only
-# one retained, or it is time to look for acknowledgements.
+# What SendWindow.send returns. 0: the frame is taken. SENT_FIRST: the same, and it is the only frame
+# that is kept. SENT_LOOK: the same, and it is time to look for acknowledgements.
 SENT_FIRST: int
 SENT_LOOK: int
-SEND_CLOSED: int  # no receiver, or another process than the one that made the window
+SEND_CLOSED: int  # there is no receiver, or this is a forked child
 SEND_MISADDRESSED: int
 SEND_FULL: int
 SEND_REFUSED: int  # put() said False
@@ -166,7 +166,7 @@ def split_text(lengths: Buffer, width: int, text: Buffer, /) -> list[str]: ...
 def pack_output(header: tuple[int, ...], columns: dict[int, Any], /) -> bytes: ...
 
 class SocketSend:
-    """Calls send(frame, flags); False where that raises `again`. No Python frame in between."""
+    """Calls send(frame, flags) without a Python frame in between. False: it raised `again`."""
 
     def __init__(
         self, send: Callable[[bytes, int], object], flags: int, again: type[BaseException]
@@ -175,7 +175,7 @@ class SocketSend:
     idle: bool  # False from each call on, until it is set
 
 class SocketRecv:
-    """Takes messages of a ROUTER by recv(flags), which raises `again` where there is none."""
+    """Takes messages of a ROUTER with recv(flags), which raises `again` where there is none."""
 
     def __init__(
         self, recv: Callable[[int], bytes], flags: int, again: type[BaseException]
@@ -183,10 +183,10 @@ class SocketRecv:
     def take(
         self, limit: int, next_header: tuple[int, int, int, int], out: list[Any], /
     ) -> tuple[bytes, bytes] | None: ...
-    idle: bool  # the last take() found nothing more
+    idle: bool  # the last take() has taken all messages
 
 class SendWindow:
-    """Numbers and keeps the frames that are not acknowledged, bounded in bytes."""
+    """Numbers frames, and keeps those that are not acknowledged, bounded in bytes."""
 
     def __init__(
         self,
@@ -220,10 +220,9 @@ class StepPacker:
     int64; counts uint16, int32 or int64; status, extras uint8; extras_len uint32; lp_values
     float32. A row with a token outside 0..vocab_size-1 becomes BAD_TOKEN; anything else that is
     wrong is a RowError.
-    Each has one dimension. `pack_next` takes the header from `window` and whatever
-    `convert(value, letter, name)` makes one of these of; what it packed counts
-    once the window took it; `withdraw` forgets one that it did not take. `last_step` is the newest
-    step that it took.
+    Each has one dimension. `pack_next` takes the header from `window`, and all values of which
+    `convert(value, letter, name)` makes such a buffer. A step counts once the window took it;
+    `withdraw` forgets one that it did not take. `last_step` is the newest step that it took.
     """
 
     def __init__(
@@ -303,9 +302,9 @@ class _ExtrasReader(Protocol):
     def usage(self, output_tokens: int, cached: int, /) -> tuple[int, int | None]: ...
 
 class Inbox:
-    """The map from request key to Stream. Streams are held weakly; a dropped one is reported."""
+    """The map from request key to Stream. It holds them weakly, and reports a dropped one."""
 
-    depth: int  # tokens a row that the last frame had; to be read only
+    depth: int  # tokens per row of the last frame; read-only
 
     def __new__(
         cls,
@@ -322,7 +321,7 @@ class Inbox:
     def __len__(self) -> int: ...
 
 class Stream:
-    """One request's output: taken, or awaited item by item."""
+    """The output of one request: taken, or awaited item by item."""
 
     def __new__(
         cls,
@@ -363,7 +362,7 @@ class _Decoder(Protocol):
     def copy(self) -> Self: ...
 
 class Vocab:
-    """What each token id reads as. A form is (bytes of all words, sizes as u16)."""
+    """The text of each token id. A form is (bytes of all words, sizes as u16)."""
 
     def __new__(
         cls,
@@ -377,7 +376,8 @@ class Vocab:
     ) -> Self: ...
     def __len__(self) -> int: ...
 
-# skip special tokens, spaces between them, include the stop, stops, end of the prompt, was it cut
+# skip special tokens, spaces between them, include the stop, stop strings, end of the prompt,
+# prompt is longer
 _TextOptions = tuple[bool, bool, bool, tuple[str, ...], Sequence[int], bool]
 
 class Text:

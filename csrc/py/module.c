@@ -106,7 +106,7 @@ static int core_clear(PyObject *module) {
 static PyModuleDef_Slot core_slots[] = {
     {Py_mod_exec, (void *)core_exec},
 #if PY_VERSION_HEX >= 0x030C0000
-    {Py_mod_multiple_interpreters, Py_MOD_PER_INTERPRETER_GIL_SUPPORTED},
+    {Py_mod_multiple_interpreters, Py_MOD_MULTIPLE_INTERPRETERS_NOT_SUPPORTED}, /* numpy is not */
 #endif
     {0, NULL},
 };

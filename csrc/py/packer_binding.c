@@ -84,7 +84,7 @@ static int sort_arguments(PyObject *const *args, Py_ssize_t n, PyObject *keyword
             i++;
         }
         if (i == NAMES || i < n) {
-            PyErr_Format(PyExc_TypeError, "pack got an unexpected or repeated argument %R", keyword);
+            PyErr_Format(PyExc_TypeError, "pack got an unknown or repeated argument %R", keyword);
             return -1;
         }
         values[i] = args[n + k];
