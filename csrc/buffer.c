@@ -28,8 +28,9 @@ tp_result tp_buffers_grow(const tp_growing *arrays, size_t n, uint32_t *capacity
     if (need > UINT32_MAX) {
         return TP_E_MEMORY;
     }
-    uint64_t entries = need + need / 2;
+    uint64_t entries = 2 * (uint64_t)*capacity;
     entries = entries < FIRST_ENTRIES ? FIRST_ENTRIES : entries > UINT32_MAX ? UINT32_MAX : entries;
+    entries = entries < need ? need : entries;
     for (size_t i = 0; i < n; i++) {
         if (!grow(&arrays[i], entries)) {
             return TP_E_MEMORY;

@@ -143,8 +143,8 @@ MAX_WORD: int  # bytes of a word of a Vocab
 MAX_ERROR: int  # of an error and its field together, in UTF-8
 MAX_STOP_BYTES: int  # of all stop strings of a request, in UTF-8
 
-# What SendWindow.send returns. 0: the frame is taken. SENT_FIRST: the same, and it is the only frame
-# that is kept. SENT_LOOK: the same, and it is time to look for acknowledgements.
+# What SendWindow.send returns. 0: the frame is taken. SENT_FIRST: the same, and it is the only
+# frame that is kept. SENT_LOOK: the same, and it is time to look for acknowledgements.
 SENT_FIRST: int
 SENT_LOOK: int
 SEND_CLOSED: int  # there is no receiver, or this is a forked child

@@ -104,23 +104,29 @@ static int take_status(const tp_step_input *in, tp_step_rows *rows, tp_fault *fa
     return 0;
 }
 
-/* Copies lp_k into the scratch, because the caller may write to its array meanwhile. Counts the logprobs and
- * the tokens with logprobs. */
-static int read_top_k(tp_packer *p, const tp_step_input *in, const tp_step_rows *rows, uint64_t *entries,
-                      uint64_t *tokens, tp_fault *fault) {
-    int32_t *out = p->scratch.lp_k;
-    *entries = *tokens = 0; /* at most 2^20 rows of 2^16 tokens of 2^31: no overflow */
-    for (size_t i = 0; i < in->handles.n; i++) {
-        const int64_t k = tp_array_at(&in->lp_k, i);
-        const uint64_t count = rows->counts == NULL ? 1 : rows->counts[i];
+/* How many logprobs, and how many tokens with logprobs, the rows have. */
+typedef struct scored {
+    uint64_t entries, tokens;
+} scored;
+
+/* Copies lp_k of one width into the scratch, and adds up. The copy is what counts: the caller may write to
+ * its array meanwhile. Returns the index of a value that cannot be, or n. */
+static inline size_t read_top_k(const tp_array *a, uint32_t width, const uint16_t *counts,
+                                int32_t *restrict out, scored *sums) {
+    const tp_array typed = {a->data, a->n, width};
+    uint64_t entries = 0, tokens = 0; /* at most 2^20 rows of 2^16 tokens of 2^31: no overflow */
+    for (size_t i = 0; i < typed.n; i++) {
+        const int64_t k = tp_array_at(&typed, i);
+        const uint64_t count = counts == NULL ? 1 : counts[i];
         if (k < -1 || k >= INT32_MAX) {
-            return tp_fault_set(fault, "lp_k[%zu] is %lld", i, (long long)k);
+            return i;
         }
         out[i] = (int32_t)k;
-        *tokens += k < 0 ? 0 : count;
-        *entries += k < 0 ? 0 : count * (uint64_t)(k + 1);
+        tokens += k < 0 ? 0 : count;
+        entries += count * (uint64_t)(k + 1);
     }
-    return 0;
+    *sums = (scored){entries, tokens};
+    return typed.n;
 }
 
 /* Takes the four logprob arrays. Sets *fits to 0 if a value does not fit an i32. */
@@ -136,10 +142,13 @@ static int take_logprobs(tp_packer *p, const tp_step_input *in, tp_step_rows *ro
     if (in->lp_k.n != n) {
         return tp_fault_set(fault, "lp_k has %zu entries for %zu handles", in->lp_k.n, n);
     }
-    uint64_t entries, tokens;
-    if (read_top_k(p, in, rows, &entries, &tokens, fault) < 0) {
-        return -1;
+    scored sums = {0, 0};
+    const size_t read = in->lp_k.width == 4 ? read_top_k(&in->lp_k, 4, rows->counts, p->scratch.lp_k, &sums)
+                                            : read_top_k(&in->lp_k, 8, rows->counts, p->scratch.lp_k, &sums);
+    if (read < n) {
+        return tp_fault_set(fault, "lp_k[%zu] is %lld", read, (long long)tp_array_at(&in->lp_k, read));
     }
+    const uint64_t entries = sums.entries, tokens = sums.tokens;
     if (in->lp_ids.n != entries || in->lp_values.n != entries || in->lp_ranks.n != tokens) {
         return tp_fault_set(fault,
                             "lp_ids, lp_values, lp_ranks need %llu, %llu, %llu entries, have %zu, "

@@ -99,45 +99,53 @@ static PyObject *part_of_error(const tp_stream *stream, int last, uint32_t from,
     return PyUnicode_DecodeUTF8(stream->error + from, (Py_ssize_t)size, "replace");
 }
 
-/* Makes the fields that need no Python code. Each may be NULL with an exception. */
-static void make_fields(const Stream *self, uint32_t count, int last, PyObject **fields, uint32_t *entries) {
+/* Fills a slot of a new item. 0: there is no value, but an exception. */
+static inline int fill(PyObject *made, const tp_items *items, enum tp_output_field field, PyObject *value) {
+    tp_put(made, items->output_at[field], value);
+    return value != NULL;
+}
+
+/* Fills the slots whose values need no Python code. Returns whether all have a value. */
+static int fill_slots(const Stream *self, PyObject *made, uint32_t count, int last, uint32_t *entries) {
     const tp_stream *stream = &self->stream;
     const tp_items *items = &self->inbox->items;
     const uint32_t error_size = stream->error_len - stream->error_field;
-    fields[TP_REQUEST_ID] = Py_NewRef(self->request_id);
-    fields[TP_INDEX] = Py_NewRef(self->index);
-    fields[TP_OFFSET] = PyLong_FromUnsignedLong(stream->offset);
-    fields[TP_TOKEN_IDS] = token_list(stream, count);
-    fields[TP_FINISH_REASON] =
-        Py_NewRef(PyTuple_GET_ITEM(items->finish_codes, last ? stream->finish : TP_FINISH_NONE));
-    fields[TP_STOP_REASON] = last ? stop_reason(self) : Py_NewRef(Py_None);
-    fields[TP_ERROR] = part_of_error(stream, last, 0, error_size);
-    fields[TP_ERROR_FIELD] = part_of_error(stream, last, error_size, stream->error_field);
-    fields[TP_ERROR_CODE] =
-        Py_NewRef(PyTuple_GET_ITEM(items->error_codes, last ? stream->error_code : TP_ERROR_NONE));
-    fields[TP_LOGPROBS] = all_logprobs(items, stream, count, entries);
-    fields[TP_TEXT] =
+    PyObject *finish = PyTuple_GET_ITEM(items->finish_codes, last ? stream->finish : TP_FINISH_NONE);
+    PyObject *code = PyTuple_GET_ITEM(items->error_codes, last ? stream->error_code : TP_ERROR_NONE);
+    PyObject *text =
         stream->text.len == 0 ? Py_NewRef(items->no_text) : tp_py_str(stream->text.bytes, stream->text.len);
+    int good = fill(made, items, TP_TEXT, text);
+    good &= fill(made, items, TP_REQUEST_ID, Py_NewRef(self->request_id));
+    good &= fill(made, items, TP_INDEX, Py_NewRef(self->index));
+    good &= fill(made, items, TP_OFFSET, PyLong_FromUnsignedLong(stream->offset));
+    good &= fill(made, items, TP_TOKEN_IDS, token_list(stream, count));
+    good &= fill(made, items, TP_FINISH_REASON, Py_NewRef(finish));
+    good &= fill(made, items, TP_STOP_REASON, last ? stop_reason(self) : Py_NewRef(Py_None));
+    good &= fill(made, items, TP_ERROR, part_of_error(stream, last, 0, error_size));
+    good &= fill(made, items, TP_ERROR_CODE, Py_NewRef(code));
+    good &= fill(made, items, TP_ERROR_FIELD, part_of_error(stream, last, error_size, stream->error_field));
+    good &= fill(made, items, TP_LOGPROBS, all_logprobs(items, stream, count, entries));
+    return good;
 }
 
-/* Makes an object of the fields, and takes their references. NULL: one of them is NULL, or there is no
- * memory. */
-static PyObject *make_item(const tp_items *items, PyObject **fields) {
+/* Makes the item that a consumer takes now. `extras` and `usage` are references that the item takes. */
+static PyObject *make_item(Stream *self, uint32_t count, int last, PyObject *extras, PyObject *usage) {
+    const tp_items *items = &self->inbox->items;
+    uint32_t entries = 0;
     PyObject *made = items->output->tp_alloc(items->output, 0);
-    int good = made != NULL;
-    for (int i = 0; i < TP_OUTPUT_FIELDS; i++) {
-        good = good && fields[i] != NULL;
+    if (made == NULL) {
+        Py_DECREF(extras);
+        Py_DECREF(usage);
+        return NULL;
     }
-    for (int i = 0; i < TP_OUTPUT_FIELDS; i++) {
-        if (good) {
-            tp_put(made, items->output_at[i], fields[i]);
-        } else {
-            Py_XDECREF(fields[i]);
-        }
+    (void)fill(made, items, TP_OUTPUT_EXTRAS, extras);
+    (void)fill(made, items, TP_USAGE, usage);
+    if (!fill_slots(self, made, count, last, &entries)) {
+        Py_DECREF(made);
+        return NULL;
     }
-    if (!good) {
-        Py_CLEAR(made);
-    }
+    tp_stream_took(&self->stream, count, entries);
+    self->stream.told |= (uint8_t)last;
     return made;
 }
 
@@ -149,26 +157,16 @@ static PyObject *take(Stream *self, uint32_t limit) {
     }
     const int part = limit > 0 && stream->len > limit && stream->kind == TP_DELTA;
     const uint32_t count = part ? limit : stream->len, offset = stream->offset;
-    uint32_t entries = 0;
     int last = count == stream->len && stream->finish != TP_FINISH_NONE;
-    PyObject *fields[TP_OUTPUT_FIELDS] = {NULL};
-    /* These two may run Python code that drops the stream or takes from it. So they come first. */
-    fields[TP_OUTPUT_EXTRAS] = tp_item_extras(self, count, &last);
-    if (fields[TP_OUTPUT_EXTRAS] != NULL) {
-        fields[TP_USAGE] = last ? tp_item_usage(self, count) : Py_NewRef(Py_None);
-    }
-    if (fields[TP_USAGE] == NULL || stream->told || stream->offset != offset || stream->len < count) {
-        Py_XDECREF(fields[TP_OUTPUT_EXTRAS]);
-        Py_XDECREF(fields[TP_USAGE]);
+    /* These two may run Python code, even code that drops the stream or takes from it. So they come first. */
+    PyObject *extras = stream->extras == NULL ? Py_NewRef(Py_None) : tp_item_extras(self, count, &last);
+    PyObject *usage = extras == NULL ? NULL : last ? tp_item_usage(self, count) : Py_NewRef(Py_None);
+    if (usage == NULL || stream->told || stream->offset != offset || stream->len < count) {
+        Py_XDECREF(extras);
+        Py_XDECREF(usage);
         return NULL;
     }
-    make_fields(self, count, last, fields, &entries);
-    PyObject *made = make_item(&self->inbox->items, fields);
-    if (made != NULL) {
-        tp_stream_took(stream, count, entries);
-        stream->told |= (uint8_t)last;
-    }
-    return made;
+    return make_item(self, count, last, extras, usage);
 }
 
 PyObject *tp_item_next(Stream *self, uint32_t limit) {

@@ -76,9 +76,6 @@ static PyObject *take_bytes(tp_stream *stream) {
 PyObject *tp_item_extras(Stream *self, uint32_t count, int *last) {
     tp_stream *stream = &self->stream;
     const unsigned long begin = stream->offset;
-    if (stream->extras == NULL) {
-        return Py_NewRef(Py_None);
-    }
     if (self->inbox->make_reader == Py_None) {
         tp_stream_took_extras(stream);
         return Py_NewRef(Py_None);

@@ -24,11 +24,14 @@ typedef struct part {
     uint64_t offset; /* bytes of the request before it */
 } part;
 
+/* A row. Its end is read from the frame only where it has one. */
 typedef struct row {
     tp_piece piece;
-    uint32_t offset, cached;
+    uint32_t offset, index;
     part text, extras;
-    tp_ending ending;
+    const tp_output_view *view;
+    const uint8_t *error;
+    uint32_t error_len;
 } row;
 
 /* How much of each column the earlier rows have used. */
@@ -67,9 +70,6 @@ static void trim(tp_piece *piece, uint32_t known) {
  * that has the tokens of a row also has all bytes before it, so missing bytes will never come. */
 static int trim_part(const tp_waiting *have, part *part) {
     const uint64_t end = have == NULL ? 0 : have->offset + have->len;
-    if (part->size == 0) {
-        return 1;
-    }
     if (part->offset > end) {
         return 0;
     }
@@ -83,10 +83,39 @@ static int trim_part(const tp_waiting *have, part *part) {
  * at once. Tokens that a stream keeps for later items do not count, because the request's length bounds them.
  */
 static int is_too_much(const tp_inbox *inbox, const tp_stream *stream, const row *row) {
+    if (stream->kind != TP_DELTA || !tp_stream_ready(stream)) {
+        return 0;
+    }
     const size_t tokens = row->piece.count > 0 ? tp_piece_bytes(&row->piece) : 0;
     const size_t more = tokens + row->text.size + row->extras.size;
-    return more > 0 && tp_stream_ready(stream) && stream->kind == TP_DELTA &&
-           tp_stream_bytes(stream) + more > inbox->stream_bytes;
+    return more > 0 && tp_stream_bytes(stream) + more > inbox->stream_bytes;
+}
+
+static inline uint32_t u32_at(const uint8_t *column, uint32_t i, uint32_t absent) {
+    return column == NULL ? absent : tp_load_u32(column + 4 * (size_t)i);
+}
+
+static inline int32_t i32_at(const uint8_t *column, uint32_t i, int32_t absent) {
+    return column == NULL ? absent : tp_load_i32(column + 4 * (size_t)i);
+}
+
+/* Ends the stream, if the row is the final one of its request. */
+static void end_stream(tp_inbox *inbox, tp_stream *stream, const row *row) {
+    const tp_output_view *v = row->view;
+    const uint32_t i = row->index;
+    if (v->finish == NULL || v->finish[i] == TP_FINISH_NONE) {
+        return;
+    }
+    const tp_ending ending = {.finish = v->finish[i],
+                              .error_code = v->error_code == NULL ? TP_ERROR_NONE : v->error_code[i],
+                              .error_field = v->error_field == NULL ? 0 : v->error_field[i],
+                              .stop_reason = i32_at(v->stop_reason, i, TP_NO_STOP),
+                              .stop_string = i32_at(v->stop_string, i, TP_NO_STOP),
+                              .error = row->error,
+                              .error_len = row->error_len};
+    stream->cached = u32_at(v->cached, i, 0);
+    tp_stream_end(stream, &ending);
+    remove_stream(inbox, stream, TP_NOTE_ENDED, 0);
 }
 
 /* Appends the data of the row. */
@@ -122,32 +151,20 @@ static tp_result apply(tp_inbox *inbox, tp_stream *stream, row *row) {
         remove_stream(inbox, stream, TP_NOTE_SLOW, row->offset);
         return TP_OK;
     }
-    if (!trim_part(&stream->text, &row->text)) {
+    if (row->text.size > 0 && !trim_part(&stream->text, &row->text)) {
         remove_stream(inbox, stream, TP_NOTE_TORN, row->text.offset);
         return TP_OK;
     }
-    if (!trim_part(stream->extras, &row->extras)) {
+    if (row->extras.size > 0 && !trim_part(stream->extras, &row->extras)) {
         remove_stream(inbox, stream, TP_NOTE_APART, row->offset);
         return TP_OK;
     }
     TP_TRY(append(inbox, stream, row));
-    if (row->ending.finish != TP_FINISH_NONE) {
-        stream->cached = row->cached;
-        tp_stream_end(stream, &row->ending);
-        remove_stream(inbox, stream, TP_NOTE_ENDED, 0);
-    }
+    end_stream(inbox, stream, row);
     if (!was_ready && tp_stream_ready(stream)) {
         inbox->woken[inbox->woken_count++] = stream;
     }
     return TP_OK;
-}
-
-static inline uint32_t u32_at(const uint8_t *column, uint32_t i, uint32_t absent) {
-    return column == NULL ? absent : tp_load_u32(column + 4 * (size_t)i);
-}
-
-static inline int32_t i32_at(const uint8_t *column, uint32_t i, int32_t absent) {
-    return column == NULL ? absent : tp_load_i32(column + 4 * (size_t)i);
 }
 
 static inline lengths lengths_of(const tp_output_view *v, uint32_t i) {
@@ -169,31 +186,32 @@ static inline void advance(cursor *at, const lengths *n) {
     }
 }
 
-/* A pointer into a column. NULL: the row has nothing in it. */
-static inline const uint8_t *part_of(const uint8_t *column, size_t at, uint32_t size) {
-    return size == 0 ? NULL : column + at;
-}
-
-static row read_row(const tp_output_view *v, uint32_t i, const cursor *at, const lengths *n) {
-    row row = {
-        .piece = {.tokens = part_of(v->token_ids, 4 * at->tokens, n->tokens), .count = n->tokens, .k = n->k},
-        .offset = u32_at(v->offsets, i, 0),
-        .cached = u32_at(v->cached, i, 0),
-        .text = {part_of(v->text, at->text, n->text), n->text, u32_at(v->text_offset, i, 0)},
-        .extras = {part_of(v->extras, at->extras, n->extras), n->extras,
-                   v->extras_offset == NULL ? 0 : tp_load_u64(v->extras_offset + 8 * (size_t)i)},
-        .ending = {.finish = v->finish == NULL ? TP_FINISH_NONE : v->finish[i],
-                   .error_code = v->error_code == NULL ? TP_ERROR_NONE : v->error_code[i],
-                   .error_field = v->error_field == NULL ? 0 : v->error_field[i],
-                   .stop_reason = i32_at(v->stop_reason, i, TP_NO_STOP),
-                   .stop_string = i32_at(v->stop_string, i, TP_NO_STOP),
-                   .error = part_of(v->error, at->error, n->error),
-                   .error_len = n->error},
-    };
-    if (n->k >= 0 && n->tokens > 0) {
+static inline row read_row(const tp_output_view *v, uint32_t i, const cursor *at, const lengths *n) {
+    row row = {.piece = {.count = n->tokens, .k = n->k},
+               .offset = u32_at(v->offsets, i, 0),
+               .index = i,
+               .text.size = n->text,
+               .extras.size = n->extras,
+               .view = v,
+               .error_len = n->error};
+    if (n->tokens > 0) {
+        row.piece.tokens = v->token_ids + 4 * at->tokens;
+    }
+    if (n->tokens > 0 && n->k >= 0) {
         row.piece.lp_ids = v->lp_ids + 4 * at->entries;
         row.piece.lp_values = v->lp_values + 4 * at->entries;
         row.piece.lp_ranks = v->lp_ranks + 4 * at->ranks;
+    }
+    if (n->text > 0) {
+        row.text.bytes = v->text + at->text;
+        row.text.offset = u32_at(v->text_offset, i, 0);
+    }
+    if (n->extras > 0) {
+        row.extras.bytes = v->extras + at->extras;
+        row.extras.offset = v->extras_offset == NULL ? 0 : tp_load_u64(v->extras_offset + 8 * (size_t)i);
+    }
+    if (n->error > 0) {
+        row.error = v->error + at->error;
     }
     return row;
 }
