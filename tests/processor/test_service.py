@@ -193,11 +193,11 @@ def test_a_client_that_comes_again_gets_a_lane_of_its_own_and_one_that_goes_none
     worker, client = s.serve()
     worker.send(Row(HANDLE, [5]))
     s.until(lambda: client.frames, worker.lane.poll, client.read)
-    outlet = s.service._clients[0]
+    client_lane = s.service._clients[0]
     s.order(OpenClient(0, client.me.incarnation))  # said twice, it is the same one
     s.order(Snapshot(1))
     s.until(lambda: s.of(Counters), client.read)
-    assert s.service._clients[0] is outlet
+    assert s.service._clients[0] is client_lane
     worker.send(Row(HANDLE, [6]))
     s.until(lambda: client.tokens() == {1: [5, 6]}, worker.lane.poll, client.read)
     s.order(CloseClient(0), Snapshot(2))
