@@ -80,6 +80,16 @@ def test_a_deadline_is_looked_up_again_after_its_end_was_used_and_only_then() ->
     assert cadence.next_deadline == 4.0
 
 
+def test_deadlines_are_looked_at_although_no_turn_waits() -> None:
+    worker, client = End("worker"), End("client")
+    cadence = Cadence([worker])
+    assert cadence.serve(5.0, [worker]) == {worker}
+    client.next_deadline = 5.0 + LOOK_S / 2
+    cadence.used(client)
+    assert cadence.ask(5.0 + LOOK_S, 1.0, no) is Ask.ALL  # the worker has a message again
+    assert cadence.serve(5.0 + LOOK_S, [worker]) == {worker, client}
+
+
 def test_a_closed_end_is_not_served() -> None:
     client = End("client", next_deadline=5.0)
     cadence = Cadence([])
