@@ -24,7 +24,7 @@ from tokenpipe.types import (
     Usage,
 )
 from tokenpipe.wire import Cancel, pack_extras
-from tokenpipe.wire.extras_codec import WRAP
+from tokenpipe.wire.extras_format import WRAP
 
 
 def wrap(extras: bytes, offset: int, count: int) -> bytes:

@@ -10,7 +10,7 @@ import numpy as np
 from tokenpipe.extras import PromptLogprobs, RowExtras
 from tokenpipe.types import OutputExtras, TokenLogprobs
 from tokenpipe.wire import ExtrasReader, pack_extras
-from tokenpipe.wire.extras_codec import WRAP
+from tokenpipe.wire.extras_format import WRAP
 
 
 def mask_of(token: int) -> list[int] | None:

@@ -16,7 +16,7 @@ from tokenpipe.wire import (
     Preempt,
     pack_extras,
 )
-from tokenpipe.wire.extras_codec import WRAP
+from tokenpipe.wire.extras_format import WRAP
 
 STOP, ERROR = 1, 4
 

@@ -11,7 +11,7 @@ from tokenpipe.processor.codes import Cause
 from tokenpipe.processor.row_errors import REFUSED, row_error
 from tokenpipe.types import ErrorCode, RowStatus, make_handle
 from tokenpipe.wire import Abort, HandleFinished, pack_extras
-from tokenpipe.wire.extras_codec import ERROR, RECORD
+from tokenpipe.wire.extras_format import ERROR, RECORD
 
 HANDLE = make_handle(3, 2, 1)
 WHERE = "step 7, dp 3, tp 0, slot 2: the worker failed on this row"

@@ -26,9 +26,9 @@ from tokenpipe.wire import (
     pack_control,
     unpack_control,
 )
-from tokenpipe.wire.fields import Blob, Flag, Int, Ints, Numbers, OneOf, Real, Strings, Text
+from tokenpipe.wire.fields import Blob, Flag, Int, Ints, Numbers, OneOf, Real, Strings, Utf8
 from tokenpipe.wire.messages import TAGS
-from tokenpipe.wire.schema import Many, Record
+from tokenpipe.wire.schema import ArraySpec, MapSpec
 
 HEADER = LaneHeader(1, 2, 3, 4)
 
@@ -43,7 +43,7 @@ def values(spec: Any) -> st.SearchStrategy[Any]:
             return st.floats(allow_nan=False, allow_infinity=False)
         case Flag():
             return st.booleans()
-        case Text():
+        case Utf8():
             return st.text(max_size=20)
         case Blob():
             return st.binary(max_size=20)
@@ -54,9 +54,9 @@ def values(spec: Any) -> st.SearchStrategy[Any]:
             return st.lists(st.text(min_size=1, max_size=9), max_size=3).map(tuple)
         case Numbers():
             return st.dictionaries(st.text(max_size=5), u64, max_size=3)
-        case Many():
-            return st.lists(messages(spec.record.cls), max_size=3).map(tuple)
-        case Record():
+        case ArraySpec():
+            return st.lists(messages(spec.entry.cls), max_size=3).map(tuple)
+        case MapSpec():
             return st.builds(
                 lambda low, more, **rest: SamplingParams(
                     min_tokens=low, max_tokens=low + more, **rest

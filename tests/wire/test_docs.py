@@ -13,9 +13,9 @@ from tests.wire import oracle
 from tokenpipe.transport import lane_messages as lane_messages
 from tokenpipe.types import ErrorCode, RowStatus, SamplingParams
 from tokenpipe.wire import StepBind
-from tokenpipe.wire.fields import Blob, Flag, Int, Ints, Numbers, OneOf, Strings, Text
+from tokenpipe.wire.fields import Blob, Flag, Int, Ints, Numbers, OneOf, Strings, Utf8
 from tokenpipe.wire.messages import TAGS
-from tokenpipe.wire.schema import Many, Record
+from tokenpipe.wire.schema import ArraySpec, MapSpec
 
 PAGE = (Path(__file__).parents[2] / "docs" / "wire.md").read_text()
 TYPES = {"<i8": "i64", "<u2": "u16", "<i4": "i32", "u1": "u8", "<u4": "u32", "<f4": "f32",
@@ -27,8 +27,8 @@ WORDS: dict[Any, str] = {
     Int(-1, (1 << 31) - 1): "-1 to 2^31-1",
     Int(1, 4): "1 to 4",
     Flag(): "bool",
-    Text(cut=True): "text",
-    Text(4096): "name",
+    Utf8(cut=True): "text",
+    Utf8(4096): "name",
     Blob(): "bytes",
     Ints("i", 1 << 24): "ids",
     Ints("q", 1 << 24): "wide",
@@ -92,9 +92,9 @@ def described(cls: type[Any]) -> str:
     said = []
     for field in fields(cls):
         spec = get_args(hints[field.name])[1]
-        if isinstance(spec, Many):
+        if isinstance(spec, ArraySpec):
             word = "array of maps"
-        elif isinstance(spec, Record):
+        elif isinstance(spec, MapSpec):
             word = "params"
         else:
             word = WORDS[spec]

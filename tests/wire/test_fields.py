@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tokenpipe.wire.fields import Blob, Flag, Int, Ints, Numbers, OneOf, Real, Strings, Text, got
+from tokenpipe.wire.fields import Blob, Flag, Int, Ints, Numbers, OneOf, Real, Strings, Utf8, got
 
 
 class Color(IntEnum):
@@ -28,7 +28,7 @@ GOOD: dict[str, tuple[Any, st.SearchStrategy[Any]]] = {
     "optional": (Int(0, 9, optional=True), st.none() | st.integers(0, 9)),
     "real": (Real(), st.floats(allow_nan=False, allow_infinity=False)),
     "flag": (Flag(), st.booleans()),
-    "text": (Text(), texts),
+    "text": (Utf8(), texts),
     "strings": (Strings(9, 400), st.lists(texts.filter(bool), max_size=9).map(tuple)),
     "one of": (OneOf(Color), st.sampled_from(Color)),
     "blob": (Blob(), st.binary(max_size=9)),
@@ -61,9 +61,9 @@ def test_what_is_written_is_read(name: str, data: st.DataObject) -> None:
         (Real(), True, "got bool True"),
         (Real(), "1.0", "got str '1.0'"),
         (Flag(), 1, "expected true or false, got int 1"),
-        (Text(), b"x", "expected a string, got bytes"),
-        (Text(3), "abcd", "expected at most 3 bytes of text, got 4"),
-        (Text(3), "éé", "expected at most 3 bytes of text, got 4"),
+        (Utf8(), b"x", "expected a string, got bytes"),
+        (Utf8(3), "abcd", "expected at most 3 bytes of text, got 4"),
+        (Utf8(3), "éé", "expected at most 3 bytes of text, got 4"),
         (Strings(2, 9), ["a", "b", "c"], "expected at most 2 strings"),
         (Strings(2, 9), ("a",), "expected at most 2 strings, got tuple"),
         (Strings(2, 9), ["a", ""], "none of them empty"),
@@ -93,7 +93,7 @@ def test_what_does_not_fit_is_not_read(spec: Any, raw: Any, says: str) -> None:
     [
         (Int(0, 9), 10, r"in 0\.\.9"),
         (Real(), float("inf"), "finite"),
-        (Text(), "\ud800", "surrogates"),
+        (Utf8(), "\ud800", "surrogates"),
         (Strings(1, 9), ["a", "b"], "at most 1 strings"),
         (OneOf(Color), 3, "not a valid Color"),
         (Blob(1), b"ab", "at most 1 bytes"),
@@ -124,11 +124,11 @@ def test_numbers_of_numpy_are_written_as_ours() -> None:
     [("abc", 9, "abc"), ("abcd", 3, "abc"), ("üü", 3, "ü"), ("ü" * 40_000, 65_535, "ü" * 32_767)],
 )
 def test_a_text_for_people_is_cut_at_a_character(text: str, limit: int, kept: str) -> None:
-    assert Text(limit, cut=True).encode(text) == kept
+    assert Utf8(limit, cut=True).encode(text) == kept
 
 
 def test_a_text_for_people_is_never_refused() -> None:
-    assert Text(cut=True).encode("a\ud800b") == "a?b"
+    assert Utf8(cut=True).encode("a\ud800b") == "a?b"
 
 
 def test_a_refused_value_is_shown_in_few_characters() -> None:

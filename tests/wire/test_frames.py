@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import sys
-
-import msgpack
-import numpy as np
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
 from tests.wire import oracle
-from tests.wire.strategies import frames
+from tests.wire.strategies import frames, whole
 from tokenpipe import _core
 from tokenpipe.errors import FrameError
 from tokenpipe.wire import LaneHeader, OutputFrame, StepFrame
@@ -20,14 +16,6 @@ UNPACK = {1: _core.unpack_step, 2: _core.unpack_output}
 PACK = {1: _core.pack_step, 2: _core.pack_output}
 VIEW: dict[int, type[StepFrame] | type[OutputFrame]] = {1: StepFrame, 2: OutputFrame}
 PROPERTY = {"position": "positions"}  # where a view's name is not the column's
-
-
-def whole(frame: oracle.Frame) -> oracle.Frame:
-    """Give a frame that continues rows of its own."""
-    if frame.continues:
-        named = np.arange(frame.header["rows"], dtype="<i8")
-        frame.columns.update(handles=named, position=named.astype("<u4"))
-    return frame
 
 
 anything = st.one_of(frames(1), frames(2))
@@ -126,45 +114,6 @@ def agree(raw: bytes, kind: int) -> None:
         assert again.columns[name].tobytes() == array.tobytes()
 
 
-@given(frames(1), frames(1), st.sampled_from(["instance", "sender", "seq", "rows", None]))
-def test_continues_the_frame_before_and_no_other(
-    before: oracle.Frame, frame: oracle.Frame, amiss: str | None
-) -> None:
-    whole(before)
-    frame.columns.update({name: frame.columns[name][:0] for name in ("handles", "position")})
-    for name in ("instance", "sender"):
-        frame.header[name] = before.header[name]
-    frame.header["seq"] = (before.header["seq"] + 1) & oracle.U64
-    if amiss in ("instance", "sender", "seq"):
-        frame.header[amiss] ^= 1
-    raw = oracle.write(frame)
-    first = StepFrame.unpack(oracle.write(before))
-    if not frame.header["rows"]:  # it has nothing to continue with
-        assert StepFrame.unpack(raw, first).handles.tolist() == []
-        return
-    try:
-        expected = oracle.follow(before, frame)
-    except oracle.Refused:
-        with pytest.raises(FrameError, match="does not continue the frame before it"):
-            StepFrame.unpack(raw, first)
-        with pytest.raises(FrameError, match="does not continue the frame before it"):
-            StepFrame.unpack(raw)
-        return
-    view = StepFrame.unpack(raw, first)
-    assert view.handles.tolist() == expected.columns["handles"].tolist()
-    assert view.positions.tolist() == expected.columns["position"].tolist()
-    assert view.tokens.tobytes() == expected.columns["tokens"].tobytes()
-
-
-def test_skips_columns_and_header_fields_it_does_not_know() -> None:
-    raw = msgpack.packb([1, 1, [1, 2, 3, 4, 0, 0, 9, 1, 1, 5, 77], {
-        99: b"later", 0: b"", 1: (7).to_bytes(8, "little"), 3: b"\1\0\0\0",
-    }])  # fmt: skip
-    view = StepFrame.unpack(raw)
-    assert view.handles.tolist() == [7]
-    assert sorted(view.columns) == [1, 3]
-
-
 @pytest.mark.parametrize(
     ("header", "columns"),
     [
@@ -190,46 +139,6 @@ def test_refuses_arguments_that_are_no_frame_at_all() -> None:
         _core.pack_step((-1, 2, 3, 4, 0, 0, 0, 0, 0, 0), {})
     with pytest.raises(TypeError):
         _core.unpack_step("text")  # type: ignore[arg-type]
-
-
-def test_error_texts_are_cut_by_row_and_survive_bad_utf8() -> None:
-    text = "zu früh".encode()
-    raw = _core.pack_output(
-        (1, 2, 3, 4, 0, 0, 3, 0, 0),
-        {
-            1: np.array([7, 8, 9], np.uint64),
-            2: np.zeros(3, np.uint32),
-            4: np.zeros(3, np.uint32),
-            11: np.array([len(text), 0, 2], np.uint16),
-            12: text + b"a\xff",
-        },
-    )
-    assert OutputFrame.unpack(raw).errors == ["zu früh", "", "a�"]
-
-
-@given(
-    rows=st.lists(
-        st.one_of(
-            st.text(max_size=90).map(str.encode),
-            st.text("aé€😀\x00\xff\u0100", max_size=9).map(str.encode),
-            st.binary(max_size=40),
-            st.text(min_size=1, max_size=40).map(lambda text: text.encode()[:-1]),
-        ),
-        max_size=8,
-    )
-)
-@example([b"a" * n for n in range(40)])
-@example(["é".encode() * n for n in range(140)])
-@example([b"a" * n + "€".encode() + b"b" * n for n in range(140)])
-@example(["😀".encode() * n + b"\x80" for n in (3, 4, 5, 63, 64, 65)])
-def test_the_str_of_each_row_is_that_of_pythons_decoder(rows: list[bytes]) -> None:
-    sizes = np.array([len(row) for row in rows], np.uint32)
-    texts = _core.split_text(sizes.tobytes(), 4, b"".join(rows))
-    want = [row.decode(errors="replace") for row in rows]
-    assert texts == want
-    assert [str(t.encode(), "utf-8") for t in texts] == want, "in the form that Python makes"
-    assert [t.isascii() for t in texts] == [w.isascii() for w in want]
-    assert [sys.getsizeof(t) for t in texts] == [sys.getsizeof("".join(w)) for w in want]
 
 
 def test_reads_any_buffer() -> None:

@@ -15,7 +15,7 @@ from tokenpipe import _core
 from tokenpipe.errors import FrameError, RowError
 from tokenpipe.extras import RowExtras
 from tokenpipe.wire import ExtrasReader, pack_extras
-from tokenpipe.wire.extras_codec import WRAP
+from tokenpipe.wire.extras_format import WRAP
 
 HANDLES = np.array([1 << 35 | 1, 1], np.int64)
 TOKENS = np.array([5, -1], np.int32)

@@ -9,7 +9,8 @@ import pytest
 
 from tokenpipe.types import SamplingParams
 from tokenpipe.wire import Message, StepBind, StepPlan
-from tokenpipe.wire.messages import PARAMS, TAGS
+from tokenpipe.wire.messages import TAGS
+from tokenpipe.wire.sampling_spec import PARAMS
 
 
 def test_tags_are_unique_and_every_field_says_how_it_is_written() -> None:

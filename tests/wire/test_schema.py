@@ -1,4 +1,4 @@
-"""A record is written and read as its declaration says; an error names its class and field."""
+"""A dataclass is written and read as its annotations say; an error names class and field."""
 
 from __future__ import annotations
 
@@ -8,36 +8,36 @@ from typing import Annotated, Any
 import pytest
 
 from tokenpipe.errors import FieldError
-from tokenpipe.wire.fields import Int, Text
-from tokenpipe.wire.schema import Many, record
+from tokenpipe.wire.fields import Int, Utf8
+from tokenpipe.wire.schema import ArraySpec, map_spec
 
 Small = Annotated[int, Int(0, 9)]
 
 
 @dataclass(frozen=True)
 class Point:
-    """A record with a field that must be there and one that need not."""
+    """A class with a required and an optional field."""
 
     x: Small
-    name: Annotated[str, Text()] = "p"
+    name: Annotated[str, Utf8()] = "p"
 
     def __post_init__(self) -> None:
         if self.name == "bad":
             raise ValueError("a bad name")
 
 
-POINT = record(Point)
+POINT = map_spec(Point)
 
 
 @dataclass(frozen=True)
 class Line:
-    """A record of records."""
+    """A class whose field is a tuple of another class."""
 
-    points: Annotated[tuple[Point, ...], Many(POINT, limit=2)]
+    points: Annotated[tuple[Point, ...], ArraySpec(POINT, limit=2)]
     marks: Small = field(default_factory=lambda: 7)
 
 
-LINE = record(Line)
+LINE = map_spec(Line)
 
 
 def test_there_and_back() -> None:
@@ -91,5 +91,5 @@ def test_a_field_that_does_not_say_how_it_is_written_is_refused_at_once() -> Non
         x: int
 
     Bare.__annotations__["x"] = int  # as it is where annotations are not postponed
-    with pytest.raises(TypeError, match=r"Bare\.x does not say how it is written"):
-        record(Bare)
+    with pytest.raises(TypeError, match=r"Bare\.x: its annotation has no spec"):
+        map_spec(Bare)

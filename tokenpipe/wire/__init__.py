@@ -1,39 +1,32 @@
-"""Bytes to values and back. Reads no clock, logs nothing, blocks never.
+"""Turn frames into values and back. Reads no clock, logs nothing, never blocks.
 
-The format is written down in docs/wire.md; its only implementation is in csrc/.
+docs/wire.md describes the format. csrc/wire/ packs and unpacks the frames of columns.
 """
 
+from .bind_messages import Abort, Bind, CloseClient, OpenClient, OpenRank, Preempt, Snapshot
 from .columns import OutputColumn, StepColumn
 from .control import pack_control, unpack_control
 from .control_queue import ControlQueue
-from .extras_codec import pack_extras, unpack_error
+from .extras_packer import pack_extras
+from .extras_parser import unpack_error
 from .extras_reader import ExtrasReader
-from .frames import OutputFrame, StepFrame
 from .lane import Kind, LaneHeader
-from .messages import (
-    Abort,
-    Bind,
-    Cancel,
-    CloseClient,
+from .messages import Message
+from .output_frame import OutputFrame
+from .plan_messages import RankFailed, StepBind, StepPlan
+from .report_messages import (
     Counters,
     HandleAborted,
     HandleFinished,
     HandlePrefilled,
     HandleReleased,
     HandleRescheduled,
-    Message,
-    OpenClient,
-    OpenRank,
-    Preempt,
     RankClosed,
-    RankFailed,
     RankOpened,
     RanksDiffer,
-    Snapshot,
-    StepBind,
-    StepPlan,
-    Submit,
 )
+from .step_frame import StepFrame
+from .submit_messages import Cancel, Submit
 
 __all__ = [
     "Abort",

@@ -1,4 +1,4 @@
-"""Name the columns of a StepFrame and of an OutputFrame; docs/wire.md says what each holds."""
+"""Name the columns of a StepFrame and of an OutputFrame. docs/wire.md describes each."""
 
 from __future__ import annotations
 

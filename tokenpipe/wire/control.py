@@ -1,4 +1,4 @@
-"""Control frames: [3, version, lane header, [[tag, {field: value}], ...]]."""
+"""Pack and unpack control frames: [3, version, lane header, [[tag, {field: value}], ...]]."""
 
 from __future__ import annotations
 
@@ -12,21 +12,24 @@ from tokenpipe.errors import FrameError
 
 from .lane import Kind, LaneHeader
 from .messages import TAGS, Message
-from .schema import Record, record
+from .schema import MapSpec, map_spec
 
 MAX_MESSAGES = 1 << 16
 MAX_DEPTH = 8
 
-_RECORDS: dict[int, Record] = {tag: record(cls) for tag, cls in TAGS.items()}
-_BY_CLASS: dict[type[Message], tuple[int, Record]] = {
-    cls: (tag, _RECORDS[tag]) for tag, cls in TAGS.items()
+_SPECS: dict[int, MapSpec] = {tag: map_spec(cls) for tag, cls in TAGS.items()}
+_BY_CLASS: dict[type[Message], tuple[int, MapSpec]] = {
+    cls: (tag, _SPECS[tag]) for tag, cls in TAGS.items()
 }
 
 
 def pack_control(header: tuple[int, int, int, int], messages: Sequence[Message]) -> bytes:
-    """Return the frame; FieldError names message and field of a value that has no place in it."""
+    """Return the frame. FieldError names message and field of a value that cannot be sent.
+
+    Raises ValueError for more messages than a frame may hold.
+    """
     if len(messages) > MAX_MESSAGES:
-        raise ValueError(f"{len(messages)} messages, a frame holds {MAX_MESSAGES}")
+        raise ValueError(f"{len(messages)} messages, a frame holds at most {MAX_MESSAGES}")
     body = []
     for message in messages:
         tag, spec = _BY_CLASS[type(message)]
@@ -38,9 +41,9 @@ def pack_control(header: tuple[int, int, int, int], messages: Sequence[Message])
 def pack_control_within(
     header: tuple[int, int, int, int], messages: Sequence[Message], limit: int
 ) -> tuple[bytes, int]:
-    """Return a frame of `limit` bytes at most, and how many of the first messages are in it.
+    """Return a frame of at most `limit` bytes, and how many of the first messages it holds.
 
-    Where not even the first one fits, 0 messages and the frame of it alone.
+    Where the first message does not fit, return the frame of this message alone and 0.
     """
     n = len(messages)
     while True:
@@ -55,26 +58,26 @@ def pack_control_within(
 def unpack_control(
     frame: bytes, counters: MutableMapping[str, int] | None = None
 ) -> tuple[LaneHeader, list[Message]]:
-    """Return lane header and messages; FrameError names the index and field of a bad one.
+    """Return lane header and messages. FrameError names index and field of a malformed message.
 
-    A message with an unknown tag is skipped and counted as `unknown_messages`.
+    A message with an unknown tag is skipped; `counters["unknown_messages"]` counts it.
     """
     kind, *lane = _core.peek(frame)
     if kind != Kind.CONTROL:
-        raise FrameError(f"control frame: it is of kind {kind}")
+        raise FrameError(f"control frame: its kind is {kind}")
     _core.check_value(frame, MAX_DEPTH)
     try:
         _, _, header, body = msgpack.unpackb(frame)
     except ValueError as error:
         raise FrameError(f"control frame: {error}") from error
     if not all(type(extra) is int and extra >= 0 for extra in header[4:]):
-        raise FrameError("control frame: the header holds more than unsigned integers")
+        raise FrameError("control frame: the header has a value that is no unsigned integer")
     if type(body) is not list or len(body) > MAX_MESSAGES:
         raise FrameError(f"control frame: the body is no array of at most {MAX_MESSAGES} messages")
     messages = []
     for i, entry in enumerate(body):
         tag, raw = _split(i, entry)
-        spec = _RECORDS.get(tag)
+        spec = _SPECS.get(tag)
         if spec is None:
             if counters is not None:
                 counters["unknown_messages"] = counters.get("unknown_messages", 0) + 1

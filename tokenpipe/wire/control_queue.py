@@ -1,4 +1,4 @@
-"""Control messages that wait for room on their lane."""
+"""Queue control messages until their lane has room."""
 
 from __future__ import annotations
 
@@ -11,11 +11,14 @@ from .control import pack_control_within
 from .messages import Message
 
 LEAST_ROOM = 1 << 23
-"""What is packed and does not fit is packed again: not while there is less room than this."""
+"""Bytes of room that a lane must have before messages are packed.
+
+Messages that do not fit are packed again later. This bound keeps that rare.
+"""
 
 
 class ControlLane(Protocol):
-    """What a queue asks of a lane's sender."""
+    """The part of a lane's sender that a queue uses."""
 
     @property
     def ready(self) -> bool: ...
@@ -29,7 +32,7 @@ class ControlLane(Protocol):
 
 
 class ControlQueue:
-    """Messages for one lane, in order; a frame has at most `most` of them."""
+    """Messages for one lane, in order. A frame has at most `most` of them."""
 
     def __init__(self, most: int) -> None:
         self._most = most
@@ -39,18 +42,18 @@ class ControlQueue:
         return len(self._waiting)
 
     def extend(self, messages: Iterable[Message]) -> None:
-        """Append messages; `send` sends them."""
+        """Append messages. `send` sends them."""
         self._waiting.extend(messages)
 
     def clear(self) -> None:
-        """Forget what waits."""
+        """Drop all messages."""
         self._waiting.clear()
 
     def send(self, lane: ControlLane) -> None:
-        """Send what fits, never more than the lane has room for."""
+        """Send the messages for which the lane has room."""
         while self._waiting and lane.ready:
             if lane.unacked_frames and lane.room < LEAST_ROOM:
-                return  # the other side has stopped reading
+                return  # the receiver does not read now
             messages = list(islice(self._waiting, self._most))
             frame, sent = pack_control_within(lane.next_header, messages, lane.room)
             if not sent:

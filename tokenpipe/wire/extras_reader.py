@@ -1,4 +1,4 @@
-"""Read the extras of one request as they come, and lay them beside its tokens."""
+"""Read the extras of one request as they come, and assign them to its tokens."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from tokenpipe.errors import FrameError
 from tokenpipe.types import OutputExtras, TokenLogprobs
 
-from .extras_codec import (
+from .extras_format import (
     CACHED,
     CUSTOM,
     DRAFT_LOGPROBS,
@@ -21,40 +21,40 @@ from .extras_codec import (
     REASONING,
     WRAP,
     Scores,
-    records,
 )
+from .extras_parser import records
 
 MOST_PROMPT_TOKENS = 1 << 24
 
 
 @dataclass(slots=True)
-class _Row:
-    """What came with tokens offset to offset + count - 1; `skip` entries are not theirs."""
+class _Wrapped:
+    """The extras of the output tokens `offset` to `offset + count - 1`."""
 
     offset: int
     count: int
-    skip: int
-    parts: dict[int, Any]
-    told: bool = False  # what is not per token was given
+    skip: int  # entries before those of the first token
+    parts: dict[int, Any]  # values by kind of record
+    noted: bool = False  # the parts that are not per token were taken
 
 
 class ExtrasReader:
-    """Take the bytes of a request's extras in order, give back what belongs to its tokens.
+    """Takes the bytes of one request's extras in order and returns the extras of its tokens.
 
-    For readers of whole frames, row by row: `take(extras, offset, offset + count, finished)`, with
-    the row's part of `OutputFrame.extras`.
+    A reader of whole frames calls `take(extras, offset, offset + count, finished)` for each row,
+    with the row's part of `OutputFrame.extras`.
 
     Args:
-        prompt_tokens: how many tokens the prompt has; None: any number.
-        keep: give everything from the first token on each time, as cumulative outputs do.
+        prompt_tokens: number of the prompt's tokens; None for any number.
+        keep: return the extras of all tokens each time, as cumulative outputs do.
     """
 
     def __init__(self, prompt_tokens: int | None = None, keep: bool = False) -> None:
         self._prompt_tokens = MOST_PROMPT_TOKENS if prompt_tokens is None else prompt_tokens
         self._keep = keep
-        self._data = b""  # the beginning of what is not there to its end
-        self._rows: list[_Row] = []  # of tokens that were not asked for; all of them with `keep`
-        self._end = 0  # where the last row ends
+        self._data = b""  # the beginning of an incomplete wrap
+        self._rows: list[_Wrapped] = []  # of tokens that were not returned; all with `keep`
+        self._end = 0  # the first output token after the last row
         self._prompt: list[TokenLogprobs | None] = []
         self._prompt_has = 0
         self._pooled: Any = None
@@ -63,10 +63,10 @@ class ExtrasReader:
         self._cached: int | None = None
 
     def take(self, data: bytes, begin: int, end: int, last: bool = False) -> OutputExtras | None:
-        """Take more bytes; return what belongs to output tokens begin to end - 1, None if nothing.
+        """Take more bytes. Return the extras of the output tokens begin to end - 1, None for none.
 
-        What came beside no token belongs to the next one, or to the `last` output. FrameError
-        where the bytes are no extras.
+        Extras that came without a token belong to the next token, or to the `last` output. Raises
+        FrameError where the bytes are malformed.
         """
         if data:
             self._read(self._data + data)
@@ -75,18 +75,19 @@ class ExtrasReader:
         left = []
         for row in self._rows:
             if row.offset < end or last:
-                self._tell(row)
-                some |= _lay(row, extras, begin, end)
+                self._note(row)
+                some |= _assign(row, extras, begin, end)
             if self._keep or (row.offset + max(row.count, 1) > end and not last):
                 left.append(row)
         self._rows = left
-        some |= self._whole(extras)
+        some |= self._add_noted(extras)
         return extras if some else None
 
     def usage(self, output_tokens: int, cached: int = 0) -> tuple[int, int | None]:
-        """Return what a request's usage has beside its tokens: (cached, reasoning or None).
+        """Return the (cached, reasoning) tokens of a request's usage; reasoning may be None.
 
-        `output_tokens` is how many it has; `cached` counts where no extras say it.
+        `output_tokens` is the number of its output tokens, the most that reasoning can be.
+        `cached` counts where no extras have a number of cached tokens.
         """
         known = cached if self._cached is None else min(self._cached, self._prompt_tokens)
         reasoning = self._reasoning
@@ -102,16 +103,16 @@ class ExtrasReader:
             if size > len(data) - body:
                 break
             parts = dict(records(data[body : body + size], 0, size))
-            self._rows.append(_Row(offset, count, skip, parts))
+            self._rows.append(_Wrapped(offset, count, skip, parts))
             self._end = offset + count
             at = body + size
         self._data = data[at:]
 
-    def _tell(self, row: _Row) -> None:
-        """Take what belongs to a row as a whole, once."""
-        if row.told:
+    def _note(self, row: _Wrapped) -> None:
+        """Take the parts of a row that are not per token, once."""
+        if row.noted:
             return
-        row.told = True
+        row.noted = True
         if (found := row.parts.get(PROMPT_LOGPROBS)) is not None:
             self._add_prompt(*found)
         if (pooled := row.parts.get(POOLED)) is not None:
@@ -124,7 +125,7 @@ class ExtrasReader:
             self._cached = cached
 
     def _add_prompt(self, position: int, scores: Scores) -> None:
-        """Take what is new of a prompt's logprobs: a prefill that is run again repeats them."""
+        """Take the new logprobs of a prompt. A prefill that runs again repeats the old ones."""
         end = position + len(scores.ranks)
         if end > self._prompt_tokens:
             raise FrameError(f"prompt_logprobs: {end} of {self._prompt_tokens} prompt tokens")
@@ -135,8 +136,8 @@ class ExtrasReader:
         self._prompt += fresh[max(0, self._prompt_has - position) :]
         self._prompt_has = end
 
-    def _whole(self, extras: OutputExtras) -> bool:
-        """Put what is not per token into the extras; False where there is none."""
+    def _add_noted(self, extras: OutputExtras) -> bool:
+        """Set the parts that are not per token. Return whether there is one."""
         extras.prompt_logprobs = list(self._prompt) or None
         extras.pooled = self._pooled
         extras.custom = list(self._custom) or None
@@ -145,12 +146,12 @@ class ExtrasReader:
         return bool(extras.prompt_logprobs or extras.custom) or extras.pooled is not None
 
 
-def _lay(row: _Row, extras: OutputExtras, begin: int, end: int) -> bool:
-    """Put what a row says of each token beside the tokens begin to end - 1."""
+def _assign(row: _Wrapped, extras: OutputExtras, begin: int, end: int) -> bool:
+    """Set a row's entries at the tokens begin to end - 1. Return whether there is one."""
     first, until = max(begin, row.offset), min(end, row.offset + row.count)
     if until <= first:
         return False
-    laid = False
+    some = False
     for kind, name, read in PER_TOKEN:
         entries = row.parts.get(kind)
         if entries is None:
@@ -163,8 +164,8 @@ def _lay(row: _Row, extras: OutputExtras, begin: int, end: int) -> bool:
             column = [None] * (end - begin)
             setattr(extras, name, column)
         column[first - begin : first - begin + len(values)] = values
-        laid = True
-    return laid
+        some = True
+    return some
 
 
 def _some_masks(masks: list[Any], start: int, stop: int) -> list[Any]:

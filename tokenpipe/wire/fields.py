@@ -1,8 +1,8 @@
-"""How one field of a control message looks on the wire, and what is refused.
+"""Specs: how a field of a control message is written and checked.
 
-A spec is named in a field's annotation (`Annotated[int, Int(0, 7)]`). It writes with `encode` and
-reads with `decode`; both raise ValueError saying what was expected, so a value that could not be
-read back is not sent either.
+A field's annotation names its spec: `Annotated[int, Int(0, 7)]`. `encode` writes a value and
+`decode` reads it. Both raise ValueError for a wrong value, so a value that cannot be read back is
+not sent.
 """
 
 from __future__ import annotations
@@ -25,24 +25,24 @@ MAX_TEXT = (1 << 16) - 1
 
 
 class Spec(Protocol):
-    """What a field's annotation must offer."""
+    """Writes and reads the value of a field."""
 
     def encode(self, value: Any) -> Any:
-        """Return what msgpack shall write for a field's value."""
+        """Return the value for msgpack to pack. Raises ValueError."""
 
     def decode(self, raw: Any) -> Any:
-        """Return the field's value for what msgpack has read."""
+        """Return the field's value for a value that msgpack unpacked. Raises ValueError."""
 
 
 def got(raw: object) -> str:
-    """Describe a refused value in a few characters, whatever its size."""
+    """Describe a refused value of any size in a few characters."""
     text = repr(raw[:20]) if isinstance(raw, str | bytes) else repr(raw)
     return f"{type(raw).__name__} {text[:40]}"
 
 
 @dataclass(frozen=True, slots=True)
 class Int:
-    """An integer in `low..high`, or None where `optional`; a bool is no integer."""
+    """An integer in `low..high`, or None where `optional`. A bool is no integer."""
 
     low: int
     high: int
@@ -63,7 +63,7 @@ class Int:
 
 @dataclass(frozen=True, slots=True)
 class Real:
-    """A finite number; an integer will do."""
+    """A finite number. An integer is accepted."""
 
     def encode(self, value: Any) -> float:
         return self.decode(float(value))
@@ -88,8 +88,8 @@ class Flag:
 
 
 @dataclass(frozen=True, slots=True)
-class Text:
-    """A string of at most `limit` bytes of UTF-8; where `cut`, the writer shortens it to that."""
+class Utf8:
+    """A string of at most `limit` bytes of UTF-8. With `cut`, `encode` shortens a longer string."""
 
     limit: int = MAX_TEXT
     cut: bool = False
@@ -103,7 +103,7 @@ class Text:
     def decode(self, raw: Any) -> str:
         if type(raw) is not str:
             raise ValueError(f"expected a string, got {got(raw)}")
-        size = len(raw) if raw.isascii() else len(raw.encode())  # a lone surrogate is a ValueError
+        size = len(raw) if raw.isascii() else len(raw.encode())  # ValueError for a lone surrogate
         if size > self.limit:
             raise ValueError(f"expected at most {self.limit} bytes of text, got {size}")
         return raw
@@ -111,7 +111,7 @@ class Text:
 
 @dataclass(frozen=True, slots=True)
 class Strings:
-    """An array of at most `limit` strings, each not empty, of `size` bytes of UTF-8 in all."""
+    """An array of at most `limit` non-empty strings of at most `size` bytes of UTF-8 in all."""
 
     limit: int
     size: int
@@ -131,7 +131,7 @@ class Strings:
 
 @dataclass(frozen=True, slots=True)
 class OneOf:
-    """A member of an enumeration of integers."""
+    """A member of an IntEnum."""
 
     members: type[IntEnum]
 
@@ -163,7 +163,7 @@ class Blob:
 
 @dataclass(frozen=True, slots=True)
 class Ints:
-    """Integers >= 0 as one bin of little-endian entries; typecode is array's ("i" or "q")."""
+    """Integers >= 0 as one bin of little-endian entries: int32 ("i") or int64 ("q")."""
 
     typecode: str
     limit: int
@@ -210,8 +210,8 @@ U64 = Annotated[int, Int(0, (1 << 64) - 1)]
 Handle = Annotated[int, Int(1, (1 << 63) - 1)]
 TokenOrNone = Annotated[int, Int(NO_STOP, (1 << 31) - 1)]
 Yes = Annotated[bool, Flag()]
-Words = Annotated[str, Text(cut=True)]  # for people to read
-Name = Annotated[str, Text(4096)]
+Words = Annotated[str, Utf8(cut=True)]  # for people to read
+Name = Annotated[str, Utf8(4096)]
 Extra = Annotated[bytes, Blob()]
 Stops = Annotated[tuple[str, ...], Strings(MAX_STOP_BYTES, MAX_STOP_BYTES)]
 TokenIds = Annotated[tuple[int, ...], Ints("i", MAX_TOKEN_IDS)]

@@ -1,4 +1,4 @@
-"""What every frame begins with, whatever its kind."""
+"""Name the first parts of every frame: its kind and its lane header."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ from tokenpipe import _core
 
 
 class Kind(IntEnum):
-    """First element of every frame."""
+    """The first element of every frame."""
 
-    LANE = _core.KIND_LANE  # the transport's own: hello, welcome, ack
+    LANE = _core.KIND_LANE  # messages of the transport itself: hello, welcome, ack
     STEP = _core.KIND_STEP
     OUTPUT = _core.KIND_OUTPUT
     CONTROL = _core.KIND_CONTROL
 
 
 class LaneHeader(NamedTuple):
-    """The first four integers of every header; the transport reads these and nothing else."""
+    """The first four integers of every header. The transport reads no other part of a frame."""
 
     instance: int
     sender: int  # incarnation
     receiver: int  # incarnation
-    seq: int  # gapless per sender, from 1; 0 in the transport's own messages
+    seq: int  # from 1 in steps of 1 for each sender; 0 in messages of the transport itself

@@ -1,4 +1,4 @@
-"""Derives from a dataclass's declaration how it is written and read: a map of its field names."""
+"""Write and read dataclasses as maps. The annotations of the fields say how."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from tokenpipe.errors import FieldError
 from .fields import Spec, got
 
 
-class Record:
-    """A spec for a dataclass whose fields all have specs of their own."""
+class MapSpec:
+    """The spec of a dataclass: a map from field names to values. Each field has a spec."""
 
     def __init__(self, cls: type[Any], specs: dict[str, Spec]) -> None:
         self.cls = cls
@@ -24,7 +24,7 @@ class Record:
         }
 
     def encode(self, value: Any) -> dict[str, Any]:
-        """Return the map of a record; FieldError names the field that cannot be sent."""
+        """Return the map of an instance. FieldError names a field that cannot be sent."""
         raw = {}
         for name, spec in self._specs:
             try:
@@ -34,7 +34,10 @@ class Record:
         return raw
 
     def decode(self, raw: Any) -> Any:
-        """Return the record of a map; unknown names are skipped, absent ones take their default."""
+        """Return the instance of a map. ValueError names a wrong field.
+
+        Unknown names are skipped. An absent field has its default.
+        """
         if type(raw) is not dict:
             raise ValueError(f"{self.cls.__name__}: expected a map, got {got(raw)}")
         values = {}
@@ -53,32 +56,32 @@ class Record:
 
 
 @dataclass(frozen=True, slots=True)
-class Many:
-    """A spec for a tuple of records, an array of maps on the wire."""
+class ArraySpec:
+    """The spec of a tuple of instances: an array of maps."""
 
-    record: Record
+    entry: MapSpec
     limit: int = 1 << 16
 
     def encode(self, value: Sequence[Any]) -> list[Any]:
-        """Return the array of maps; ValueError where there are too many."""
+        """Return the array of maps. ValueError where there are more than `limit`."""
         if len(value) > self.limit:
             raise ValueError(f"expected at most {self.limit} entries, got {len(value)}")
-        return [self.record.encode(entry) for entry in value]
+        return [self.entry.encode(instance) for instance in value]
 
     def decode(self, raw: Any) -> tuple[Any, ...]:
-        """Return the tuple of records."""
+        """Return the tuple of instances. ValueError where the array is wrong."""
         if type(raw) is not list or len(raw) > self.limit:
             raise ValueError(f"expected an array of at most {self.limit} maps, got {got(raw)}")
-        return tuple(self.record.decode(entry) for entry in raw)
+        return tuple(self.entry.decode(entry) for entry in raw)
 
 
-def record(cls: type[Any]) -> Record:
-    """Return the spec of a dataclass, each field's from its annotation."""
+def map_spec(cls: type[Any]) -> MapSpec:
+    """Return the spec of a dataclass. TypeError where the annotation of a field has no spec."""
     hints = get_type_hints(cls, include_extras=True)
     specs: dict[str, Spec] = {}
     for field in fields(cls):
         hint = hints[field.name]
         if get_origin(hint) is not Annotated:
-            raise TypeError(f"{cls.__name__}.{field.name} does not say how it is written")
+            raise TypeError(f"{cls.__name__}.{field.name}: its annotation has no spec")
         specs[field.name] = get_args(hint)[1]
-    return Record(cls, specs)
+    return MapSpec(cls, specs)

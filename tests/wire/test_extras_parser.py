@@ -1,4 +1,4 @@
-"""Extras: there and back, every length checked, and laid beside the right tokens."""
+"""Extras: there and back, and every length is checked."""
 
 from __future__ import annotations
 
@@ -14,56 +14,15 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from tests.wire.extras import padded, wrap
-from tests.wire.strategies import f32
-from tokenpipe._core import MAX_ERROR
-from tokenpipe.errors import FrameError, RowError
-from tokenpipe.extras import PromptLogprobs, RowExtras
+from tests.wire.extras import padded, row_extras, wrap
+from tokenpipe.errors import FrameError
+from tokenpipe.extras import RowExtras
 from tokenpipe.types import OutputExtras, TokenLogprobs
 from tokenpipe.wire import ExtrasReader, pack_extras, unpack_error
-from tokenpipe.wire.extras_codec import KINDS, MOST_DIMENSIONS, MOST_FIELD, NO_MASK, RECORD, WRAP
+from tokenpipe.wire.extras_format import MOST_DIMENSIONS, NO_MASK, RECORD, WRAP
+from tokenpipe.wire.extras_parser import KINDS
 
-ids = st.integers(-(1 << 31), (1 << 31) - 1)
 PAGE = (Path(__file__).parents[2] / "docs" / "wire.md").read_text()
-
-
-@st.composite
-def scores(draw: st.DrawFn, n: int) -> tuple[Any, Any, Any]:
-    """Return logprobs of n tokens."""
-    each = draw(st.integers(1, 3))
-    token_ids = draw(st.lists(ids, min_size=n * each, max_size=n * each))
-    values = draw(st.lists(f32, min_size=n * each, max_size=n * each))
-    ranks = draw(st.lists(ids, min_size=n, max_size=n))
-    return (
-        np.array(token_ids, np.int64).reshape(n, each),
-        np.array(values, np.float32).reshape(n, each),
-        np.array(ranks, np.int32),
-    )
-
-
-@st.composite
-def row_extras(draw: st.DrawFn, count: int) -> RowExtras:
-    """Return extras of a row with `count` tokens."""
-    shape = draw(st.lists(st.integers(0, 3), max_size=3))
-    pooled = draw(st.lists(f32, min_size=math.prod(shape), max_size=math.prod(shape)))
-    masks = st.lists(st.none() | st.lists(ids, max_size=4), max_size=count)
-    drafts = st.lists(st.integers(-1, 1 << 30), max_size=count)
-    parts = {
-        "prompt_logprobs": st.builds(
-            lambda at, found: PromptLogprobs(at, *found), st.integers(0, 5), scores(2)
-        ),
-        "pooled": st.just(np.array(pooled, np.float32).reshape(shape)),
-        "sampling_masks": masks,
-        "draft_token_ids": drafts,
-        "draft_logprobs": st.integers(0, count).flatmap(scores),
-        "reasoning_tokens": st.integers(0, 99),
-        "cached_tokens": st.integers(0, 9),
-        "custom": st.binary(min_size=1, max_size=5),
-        "error": st.text(max_size=5),
-        "error_field": st.text(max_size=3),
-    }
-    given: dict[str, Any] = {n: draw(of) for n, of in parts.items() if draw(st.booleans())}
-    return RowExtras(**given)
 
 
 def logprobs_of(found: tuple[Any, Any, Any] | None, count: int) -> list[TokenLogprobs | None]:
@@ -181,44 +140,6 @@ def test_unknown_records_are_skipped() -> None:
     raw = RECORD.pack(99, 3) + b"new" + pack_extras(RowExtras(custom=b"x"), 1)
     got = ExtrasReader().take(wrap(raw), 0, 1)
     assert got is not None and got.custom == [(0, b"x")]
-
-
-@pytest.mark.parametrize(
-    ("extras", "why"),
-    [
-        (RowExtras(sampling_masks=[[1], [2]]), "sampling_masks: 2 entries for a row of 1 tokens"),
-        (RowExtras(draft_token_ids=[1, 2]), "draft_token_ids: 2 entries"),
-        (RowExtras(draft_token_ids=[1 << 31]), "does not fit int32"),
-        (RowExtras(sampling_masks=[[1 << 31]]), "sampling_masks: a value does not fit int32"),
-        (RowExtras(sampling_masks=[[0.5]]), "sampling_masks: int32 or int64"),
-        (RowExtras(sampling_masks=[[[1]]]), "sampling_masks: int32 or int64"),
-        (RowExtras(draft_token_ids=[1.5]), "int32 or int64"),
-        (RowExtras(draft_token_ids=[[1]]), "int32 or int64"),
-        (RowExtras(draft_logprobs=([[1]], [[0.0]])), "ranks are needed"),  # type: ignore[arg-type]
-        (RowExtras(draft_logprobs=([1], [0.0], [1])), r"must be [tokens, 1 + k]"),
-        (RowExtras(draft_logprobs=([[1]], [[0.0, 0.0]], [1])), "do not fit"),
-        (RowExtras(draft_logprobs=([[1]], [[0.0]], [1, 2])), "do not fit"),
-        (RowExtras(draft_logprobs=([[1]] * 2, [[0.0]] * 2, [1, 2])), "draft_logprobs: 2 entries"),
-        (RowExtras(prompt_logprobs=PromptLogprobs(-1, [[1]], [[0.0]], [1])), "no position -1"),
-        (RowExtras(pooled=np.zeros((1,) * 9)), "9 dimensions"),
-        (RowExtras(pooled=["x"]), "float32 is needed"),
-        (RowExtras(reasoning_tokens=-1), "reasoning_tokens: -1 is negative"),
-        (RowExtras(cached_tokens=-1), "cached_tokens: -1 is negative"),
-    ],
-)
-def test_what_does_not_fit_is_a_row_error(extras: RowExtras, why: str) -> None:
-    with pytest.raises(RowError, match=re.escape(why)):
-        pack_extras(extras, 1)
-
-
-def test_an_error_has_a_bound_and_no_half_character() -> None:
-    error, field = unpack_error(pack_extras(RowExtras(error="x" + "€" * 500, error_field="n"), 0))
-    assert error == "x" + "€" * ((MAX_ERROR - 2) // 3) and field == "n"
-    too_long = RowExtras(error="x", error_field="n" * (MOST_FIELD + 1))
-    assert unpack_error(pack_extras(too_long, 0)) == ("x", "")
-    assert unpack_error(pack_extras(RowExtras(error="\udc80"), 0)) == ("?", "")
-    assert unpack_error(RECORD.pack(9, 2) + b"\0\xff") == ("\ufffd", "")
-    assert unpack_error(pack_extras(RowExtras(custom=b"x"), 0)) == unpack_error(b"") == ("", "")
 
 
 def test_the_page_has_the_numbers_of_the_code() -> None:
