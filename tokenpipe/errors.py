@@ -13,7 +13,7 @@ TokenpipeError
 ├── ForkError              an object is used in a process that did not make it
 ├── StartupError           a child did not become ready (names role, rank, phase, log)
 ├── ProcessorFailed        a processor died and is not started again
-├── RunnerFailed           a worker's model or device failed; its rank was reported as failed
+├── RunnerFailed           a worker's model or device failed; the loop reports its rank as failed
 ├── RowsFailed             what a model raises for some rows of its batch; they end with an error
 ├── SlotBusy               bind to a slot whose binding has no outcome yet
 ├── FieldError             a field of a request is wrong (it is named); nothing was sent
@@ -83,7 +83,7 @@ class ProcessorFailed(TokenpipeError):
 
 
 class RunnerFailed(TokenpipeError):
-    """The model, the device or a copy off it failed; the rank was reported as failed."""
+    """The model, the device or a copy off it failed. The worker's loop reports this rank."""
 
 
 class RowsFailed(TokenpipeError):

@@ -170,7 +170,7 @@ def test_the_engine_preempts_and_says_what_a_plain_loop_says(
         dp=2,
         slots=4,
         room=64,
-        kv_tokens=60,
+        kv_tokens=40,
         text=False,
         weights=folder,
         runtime_dir=runtime_dir,

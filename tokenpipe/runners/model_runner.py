@@ -62,7 +62,7 @@ class ModelRunner:
         self._launcher = StepLauncher(paddle, model, self.device)
         self._launched: deque[InFlightStep] = deque()
         self._failed: RunnerFailed | None = None
-        # The batch for `_decode_in_place`: the model samples itself, and the rows are those of the
+        # The batch that decodes next, if the model samples itself and the rows are those of the
         # step before. Any change sets it to None.
         self._steady: DecodeBatch | None = None
         self._steady_rows = StepRows((), ())
@@ -107,22 +107,31 @@ class ModelRunner:
         Returns None if nothing runs and no step is in flight. Raises `RunnerFailed` after the model
         or the device failed.
         """
-        if self._failed is not None:
-            raise afresh(self._failed)
-        tried = None
-        if self._steady is not None:
-            tried, rows = self._decode_in_place(self._steady), self._steady_rows
-            if tried is rows:
+        # Most steps on a CPU: the rows are those of the step before, the model returns one token
+        # for each in its own buffer, and nothing is in flight. So no copy and no `InFlightStep` is
+        # needed. Behind a forward pass the caches are cold: a bytecode or a call here takes as long
+        # as the packing of many rows.
+        batch = self._steady
+        if batch is None:
+            return self._step(None)
+        try:
+            part = self.model.decode(batch.rows, None, None)
+        except RowsFailed as error:
+            part = error
+        except Exception as error:
+            raise self._give_up(error) from error
+        if type(part) is Sampled:
+            tokens, counts, logprobs, extras = part
+            if counts is None and logprobs is None and not extras:
+                rows = self._steady_rows
+                rows.tokens = tokens
+                self.steps += 1
+                batch.taken += 1
+                if batch.taken >= batch.lasts:
+                    self._steady = None
                 return rows
-            self._steady = None
-        launched = self._batch.due
-        if launched:
-            self._launch(tried)
-        if not self._launched:
-            return None
-        if launched and len(self._launched) <= self.depth:
-            return StepRows((), ())
-        return self._arrived(self._launched.popleft())
+        self._steady = None
+        return self._step(part)
 
     def warm_up(self, rows: int = 1, tokens: int = 1, steps: int = 2) -> float:
         """Run a prefill and `steps` decode steps of made-up rows. Returns the seconds they took.
@@ -135,32 +144,18 @@ class ModelRunner:
         warm_up(self._launcher, self.model, self.device, rows, tokens, steps)
         return time.monotonic() - began
 
-    def _decode_in_place(self, batch: DecodeBatch) -> object:
-        """Decode, and return the model's own buffer. Most steps on a CPU are such steps.
-
-        The rows are those of the step before, each gets one token, and nothing is in flight. So no
-        copy and no `InFlightStep` is needed. Behind a forward pass the caches are cold: a bytecode
-        or a call here takes as long as the packing of many rows. Returns `_steady_rows`, or the
-        decode's result or RowsFailed for `_launch`.
-        """
-        try:
-            part = self.model.decode(batch.rows, None, None)
-        except RowsFailed as error:
-            return error
-        except Exception as error:
-            raise self._give_up(error) from error
-        if type(part) is not Sampled:
-            return part
-        tokens, counts, logprobs, extras = part
-        if counts is not None or logprobs is not None or extras:
-            return part
-        rows = self._steady_rows
-        rows.tokens = tokens
-        self.steps += 1
-        batch.taken += 1
-        if batch.taken >= batch.lasts:
-            self._steady = None
-        return rows
+    def _step(self, tried: object) -> StepRows | None:
+        """Run any other step. `tried` is the result, or the RowsFailed, of a decode before it."""
+        if self._failed is not None:
+            raise afresh(self._failed)
+        launched = self._batch.due
+        if launched:
+            self._launch(tried)
+        if not self._launched:
+            return None
+        if launched and len(self._launched) <= self.depth:
+            return StepRows((), ())
+        return self._arrived(self._launched.popleft())
 
     def _launch(self, tried: object) -> None:
         try:
