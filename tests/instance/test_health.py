@@ -1,4 +1,4 @@
-"""How the hops are is written where every API server reads it."""
+"""The health of an instance is written where each API server reads it."""
 
 from __future__ import annotations
 

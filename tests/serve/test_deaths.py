@@ -172,22 +172,22 @@ def test_policy_that_gives_up_says_so(
 
 @pytest.mark.case("B45")
 @pytest.mark.parametrize(
-    "hop",
+    "process",
     ["worker 0.0", pytest.param("processor 0", marks=soak), pytest.param("engine 0", marks=soak)],
 )
 def test_stopped_process_is_reported_by_name_and_can_go_on(
-    tmp_path: Path, runtime_dir: Path, hop: str
+    tmp_path: Path, runtime_dir: Path, process: str
 ) -> None:
     arguments = ("--engine-arg", "rate=10")
     keys: dict[str, Any] = {"timeouts": {"stuck_s": 1.0}, "api": {"timeout_graceful_shutdown": 0.5}}
     with Running(tmp_path, runtime_dir, *arguments, **keys) as server:
         callers = open_streams(server, 50)
-        stopped = server.pid(f"tp:{hop}")
+        stopped = server.pid(f"tp:{process}")
         os.kill(stopped, signal.SIGSTOP)
         try:
-            assert eventually(lambda: hop in server.ready()["problems"]), server.ready()
-            assert "no sign of life" in server.ready()["problems"][hop]
-            assert server.pid(f"tp:{hop}") == stopped
+            assert eventually(lambda: process in server.ready()["problems"]), server.ready()
+            assert "no sign of life" in server.ready()["problems"][process]
+            assert server.pid(f"tp:{process}") == stopped
         finally:
             os.kill(stopped, signal.SIGCONT)
         assert eventually(server.is_ready), server.ready()

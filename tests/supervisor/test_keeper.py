@@ -7,7 +7,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from tokenpipe.supervisor import GiveUp, Restart, RestartPolicy
+from tokenpipe.supervisor import NoRestart, Restart, RestartPolicy
 from tokenpipe.supervisor.keeper import Awake, Finding, Keeper, Late, Ready, Silent
 
 STUCK_S = 10.0
@@ -74,7 +74,7 @@ def test_each_death_takes_one_restart() -> None:
             it.died("worker 0", 5.0)
         assert it.problems == {}
     it.started("worker", "worker 0")
-    assert isinstance(it.died("worker 0", 5.0), GiveUp)
+    assert isinstance(it.died("worker 0", 5.0), NoRestart)
 
 
 def test_a_new_life_forgets_the_silence_of_the_one_before() -> None:
@@ -150,7 +150,7 @@ class Children(RuleBasedStateMachine):
         name = data.draw(st.sampled_from(sorted(self.deadline)))
         del self.deadline[name]
         self.sign.pop(name, None)
-        if isinstance(self.keeper.died(name, self.now), GiveUp):
+        if isinstance(self.keeper.died(name, self.now), NoRestart):
             self.over.add(name)
         else:
             self.restarts += 1

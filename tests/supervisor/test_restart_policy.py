@@ -6,10 +6,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.conftest import Clock
-from tokenpipe.supervisor import GiveUp, Restart, RestartPolicy
+from tokenpipe.supervisor import NoRestart, Restart, RestartPolicy
 from tokenpipe.topology import Policies
 
-USED_UP = GiveUp("all 2 restart(s) within 60 s are used up")
+USED_UP = NoRestart("all 2 restart(s) within 60 s are used up")
 
 
 def test_restarts_are_counted_for_each_child(clock: Clock) -> None:
@@ -31,7 +31,7 @@ def test_verdicts_are_the_end_of_a_sentence() -> None:
 def test_a_topologys_policies_are_for_each_role(clock: Clock) -> None:
     policies = Policies(worker="fail", engine="restart", restarts=2, within_s=10.0)
     policy = RestartPolicy.of(policies)
-    assert policy.died("worker", "worker 0.0", clock()) == GiveUp("policies.worker is fail")
+    assert policy.died("worker", "worker 0.0", clock()) == NoRestart("policies.worker is fail")
     for role in ("engine", "processor", "api"):
         assert policy.died(role, f"{role} 0", clock()) == Restart(1, 2, 10.0)
     assert RestartPolicy.of(policies, 3).died("api", "all", clock()) == Restart(1, 6, 10.0)

@@ -23,7 +23,7 @@ from uvicorn_worker import UvicornWorker
 from tokenpipe.errors import TokenpipeError
 from tokenpipe.logs import set_up_logs
 from tokenpipe.notify import set_title
-from tokenpipe.supervisor import GiveUp, RestartPolicy
+from tokenpipe.supervisor import NoRestart, RestartPolicy
 
 from .app import make_app
 from .server import CLOSE_S, GracefulServer, make_config
@@ -143,7 +143,7 @@ def _child_exit(arbiter: Arbiter, worker: Worker) -> None:
         return  # the manager stops, and told this worker to end
     verdict = _restarts[0].died("api", "the workers", time.monotonic())
     what = f"API worker {worker.age} (pid {worker.pid}) died; {verdict}"
-    if isinstance(verdict, GiveUp):
+    if isinstance(verdict, NoRestart):
         settings.notifier.failed(what)
         raise HaltServer(what)
     _log.error("%s", what)

@@ -6,15 +6,15 @@ supervisor's process ends for any reason.
 
 from .child import Child, ChildSpec, Died
 from .kept_children import KeptChildren
-from .restart_policy import GiveUp, Restart, RestartPolicy
+from .restart_policy import NoRestart, Restart, RestartPolicy
 from .supervisor import Supervisor
 
 __all__ = [
     "Child",
     "ChildSpec",
     "Died",
-    "GiveUp",
     "KeptChildren",
+    "NoRestart",
     "Restart",
     "RestartPolicy",
     "Supervisor",

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from .restart_policy import GiveUp, Restart, RestartPolicy
+from .restart_policy import NoRestart, Restart, RestartPolicy
 
 
 class Late(NamedTuple):
@@ -76,7 +76,7 @@ class Keeper:
         kept = self._kept[child]
         return [*self._start(kept, phase, now), *self._silence(kept, last_sign, now)]
 
-    def died(self, child: str, now: float) -> Restart | GiveUp:
+    def died(self, child: str, now: float) -> Restart | NoRestart:
         """Forget a dead child and decide what follows. KeyError for a child that is not alive."""
         return self._policy.died(self._kept.pop(child).role, child, now)
 

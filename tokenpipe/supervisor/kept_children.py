@@ -11,7 +11,7 @@ from tokenpipe.topology import Topology
 
 from .child import Child, ChildSpec, Died
 from .keeper import Awake, Finding, Keeper, Late, Ready, Silent
-from .restart_policy import GiveUp, Restart, RestartPolicy
+from .restart_policy import NoRestart, Restart, RestartPolicy
 from .supervisor import Supervisor
 
 
@@ -71,7 +71,7 @@ class KeptChildren:
         parts = (f"{died.child} {died.how}", str(verdict), also, died.explanation)
         what = "; ".join(filter(None, parts))
         self._log.error("%s", what)
-        if isinstance(verdict, GiveUp):
+        if isinstance(verdict, NoRestart):
             raise self._failure(what)
         return verdict
 

@@ -21,7 +21,7 @@ class Restart(NamedTuple):
         return f"restart {self.number} of {self.most} within {self.within_s:g} s"
 
 
-class GiveUp(NamedTuple):
+class NoRestart(NamedTuple):
     """The child is not started again."""
 
     why: str
@@ -46,15 +46,15 @@ class RestartPolicy:
         never = {role for role, value in policies if value == "fail"}
         return cls(policies.restarts * processes, policies.within_s, frozenset(never))
 
-    def died(self, role: str, child: str, now: float) -> Restart | GiveUp:
+    def died(self, role: str, child: str, now: float) -> Restart | NoRestart:
         """Decide what follows the death of the child with this name; a Restart is counted."""
         if role in self._never:
-            return GiveUp(f"policies.{role} is fail")
+            return NoRestart(f"policies.{role} is fail")
         taken = self._taken.setdefault(child, deque())
         while taken and now - taken[0] >= self._within_s:
             taken.popleft()
         if len(taken) >= self._restarts:
             budget = f"{self._restarts} restart(s) within {self._within_s:g} s"
-            return GiveUp(f"all {budget} are used up")
+            return NoRestart(f"all {budget} are used up")
         taken.append(now)
         return Restart(len(taken), self._restarts, self._within_s)
