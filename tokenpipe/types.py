@@ -1,6 +1,6 @@
-"""Name the things that flow. Does nothing.
+"""The data types that all parts share. No logic.
 
-One word for one thing, the same here, in C, in tests, metrics and docs.
+Each word has one meaning, here, in C, in tests, metrics and docs.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from tokenpipe.errors import FieldError
 # A handle names one binding of one request to one slot: dp (12 bits), slot (16), generation (35).
 MAX_GENERATION = (1 << GENERATION_BITS) - 1
 FIRST_GENERATION = 1 << 30
-"""A pipeline's handles begin at this generation or above it: none is a small number."""
+"""A pipeline's handles begin at this generation or above. So a small number is never a handle."""
 MAX_SLOTS = 1 << SLOT_BITS
 MAX_DP = 1 << DP_BITS
 
@@ -45,19 +45,19 @@ def split_handle(handle: int) -> tuple[int, int, int]:
 
 
 class RowStatus(IntEnum):
-    """What a worker says of a row beside its tokens; the values are those of the wire."""
+    """The status that a worker gives a row. The values are those of the wire."""
 
     OK = _core.ROW_OK
     DRAINED = _core.ROW_DRAINED  # no more rows for this handle
     RECOVERY_STOP = _core.ROW_RECOVERY_STOP  # the result is incomplete; ends the request
     ERROR = _core.ROW_ERROR  # the runner failed on this row
-    BAD_TOKEN = _core.ROW_BAD_TOKEN  # the publisher refused a token: negative or too large
-    FINISHED = _core.ROW_FINISHED  # complete: its request ends with "stop"
-    REFUSED = _core.ROW_REFUSED  # the executor does not take the request; the row's extras say why
+    BAD_TOKEN = _core.ROW_BAD_TOKEN  # the row had a token that is negative or too large
+    FINISHED = _core.ROW_FINISHED  # the request is complete and ends with "stop"
+    REFUSED = _core.ROW_REFUSED  # the executor refused the request; the extras have the reason
 
 
 class FinishReason(str, Enum):
-    """Why a request ended, as its user reads it."""
+    """The reason why a request ended, for its user."""
 
     STOP = "stop"
     LENGTH = "length"
@@ -80,40 +80,41 @@ FINISH_CODES = tuple(_BY_CODE[code] for code in range(len(_BY_CODE)))
 
 
 class ErrorCode(IntEnum):
-    """What kind of error ended a request; `error` beside it says in words what happened."""
+    """The kind of error that ended a request. The text of the error is in `error`."""
 
-    NONE = _core.ERROR_NONE  # it goes on, or did not end with an error
-    INVALID = _core.ERROR_INVALID  # it cannot be served as it is: another attempt fails too
-    UNAVAILABLE = _core.ERROR_UNAVAILABLE  # nobody can serve it now: try again later
-    LOST = _core.ERROR_LOST  # a process that held it died, or its result is incomplete: try again
-    SLOW = _core.ERROR_SLOW  # its output was not taken in time, and more came than may wait
+    NONE = _core.ERROR_NONE  # the request goes on, or ended without an error
+    INVALID = _core.ERROR_INVALID  # the request itself is wrong: another attempt fails too
+    UNAVAILABLE = _core.ERROR_UNAVAILABLE  # nobody can serve the request now: try again later
+    LOST = _core.ERROR_LOST  # a process that held it died, or its output is incomplete: try again
+    SLOW = _core.ERROR_SLOW  # its output was read too slowly, so more waited than may wait
     GAP = _core.ERROR_GAP  # a part of its output did not arrive
     INTERNAL = _core.ERROR_INTERNAL  # the engine, its worker or tokenpipe failed on this request
 
 
 class RequestOutputKind(IntEnum):
-    """What each output of a request holds."""
+    """Which part of the result each output of a request holds."""
 
     CUMULATIVE = _core.OUTPUT_CUMULATIVE  # everything so far
-    DELTA = _core.OUTPUT_DELTA  # what is new
+    DELTA = _core.OUTPUT_DELTA  # everything since the last output
     FINAL_ONLY = _core.OUTPUT_FINAL_ONLY  # everything, once, at the end
 
 
 @dataclass(frozen=True, slots=True)
 class SamplingParams:
-    """How to sample, when to end and what to return; names are vLLM's, and its defaults but one:
-    `output_kind` is DELTA.
+    """How to sample a request, when to end it and what to return.
+
+    Names and defaults are those of vLLM. One default differs: `output_kind` is DELTA.
 
     The pipeline itself applies `max_tokens`, `min_tokens`, `ignore_eos`, `stop_token_ids`, `stop`
-    and all that is about text; the rest travels to the engine untouched. `ignore_eos` ignores the
-    model's EOS ids, never the caller's own `stop_token_ids`. Of the first `min_tokens` tokens none
-    ends the request: an EOS or stop id counts from the last of them on, a stop string when the
-    token that completes it lies behind them. There is text where the topology has a tokenizer,
-    unless `detokenize` is False. `stream_interval` tokens are in each output at least, and
-    `stream_interval_ms` lie between two of them, the first and the last excepted.
+    and the parameters for text. The engine gets the others unchanged. `ignore_eos` ignores the
+    model's EOS ids. It never ignores the caller's `stop_token_ids`. An EOS or stop id ends the
+    request from token number `min_tokens` on. A stop string ends it only if a later token completes
+    the string. There is text if the topology has a tokenizer and `detokenize` is True. Each output
+    has at least `stream_interval` tokens. Two outputs are at least `stream_interval_ms` apart. The
+    first and the last output are exceptions.
 
-    `stop_token_ids` and `stop` may be given as lists, or whatever else is gone through once; they
-    are tuples from then on. Raises `FieldError`, whose `field` is to blame.
+    `stop_token_ids` and `stop` may be any iterables; they are stored as tuples. Raises
+    `FieldError`; its `field` names the wrong field.
     """
 
     n: int = 1
@@ -154,11 +155,11 @@ class SamplingParams:
         if type(self.stop) is not tuple or self.stop:
             object.__setattr__(self, "stop", _texts(self.stop))
         if not all(self.stop):
-            raise FieldError("stop", "an empty string ends nothing")
+            raise FieldError("stop", "a stop string must not be empty")
         if sum(len(text.encode()) for text in self.stop) > MAX_STOP_BYTES:
-            raise FieldError("stop", f"more than {MAX_STOP_BYTES} bytes of UTF-8 in all")
+            raise FieldError("stop", f"must have at most {MAX_STOP_BYTES} bytes of UTF-8 in all")
         if self.stop and not self.detokenize:
-            raise FieldError("stop", "stop strings are found in text, and detokenize is False")
+            raise FieldError("stop", "stop strings need text, but detokenize is False")
         if self.stream_interval < 1:
             raise FieldError("stream_interval", f"must be at least 1, not {self.stream_interval}")
         if self.stream_interval_ms < 0:
@@ -198,21 +199,21 @@ class Request:
     client: int  # index of the client that owns the output
     prompt_token_ids: tuple[int, ...]
     params: SamplingParams
-    parent: int | None = None  # internal id of the first sample where n > 1
+    parent: int | None = None  # internal id of the first sample if n > 1
     sample_index: int = 0
     extra: bytes = b""
 
     @property
     def request_fields(self) -> dict[str, Any]:
-        """What an API server put into `extra`; ValueError where that is no JSON object."""
+        """The fields that an API server put into `extra`; ValueError if it is not a JSON object."""
         return request_fields_of(self.extra)
 
 
 def request_fields_of(extra: bytes) -> dict[str, Any]:
-    """Return the fields that an API server put into a request's `extra`: {} where it is empty.
+    """Return the fields that an API server put into a request's `extra`: {} if it is empty.
 
     `extra` is one JSON object in UTF-8; its keys are names of the model card's `request_fields`.
-    Raises ValueError where the bytes are something else.
+    Raises ValueError if the bytes are something else.
     """
     fields = json.loads(extra) if extra else {}
     if not isinstance(fields, dict):
@@ -226,16 +227,16 @@ class Usage:
 
     prompt_tokens: int
     completion_tokens: int
-    cached_tokens: int = 0  # of the prompt, as the engine said
-    reasoning_tokens: int | None = None  # of the completion, where the engine said so
+    cached_tokens: int = 0  # prompt tokens that came from a cache, as the engine reported
+    reasoning_tokens: int | None = None  # completion tokens; None if not reported
 
 
 @dataclass(frozen=True, slots=True)
 class TokenLogprobs:
     """Log probabilities of one output token: the sampled one first, then the top k.
 
-    `token_ids` and `logprobs` have 1 + k entries; a NaN arrives as None. `rank` is the sampled
-    token's rank in the vocabulary (1 is the most likely).
+    `token_ids` and `logprobs` have 1 + k entries; a NaN arrives as None. `rank` is the rank of the
+    sampled token in the vocabulary (1 is the most likely).
     """
 
     token_ids: tuple[int, ...]
@@ -245,10 +246,10 @@ class TokenLogprobs:
 
 @dataclass(slots=True)
 class OutputExtras:
-    """What came beside the tokens of one `RequestOutput`; None is what did not come.
+    """Additional data of one `RequestOutput`. A field is None if nothing came for it.
 
-    A logprob that is NaN arrives as None, an infinite one as it is; `pooled` is an array and keeps
-    both. Lists that go with `token_ids` have an entry for each of them.
+    A logprob that is NaN arrives as None; an infinite one is unchanged. `pooled` is an array and
+    keeps both. Lists that belong to `token_ids` have one entry for each token.
     """
 
     prompt_logprobs: list[TokenLogprobs | None] | None = None
@@ -264,9 +265,10 @@ _NO_EXTRAS = OutputExtras()
 
 @dataclass(slots=True)
 class RequestOutput:
-    """What one request got since its last output: a delta, never a repeat.
+    """The output of one request since its last output. Nothing is repeated.
 
-    Unless its `output_kind` says otherwise; then `offset` is 0 and the rest is all so far.
+    With another `output_kind` than DELTA, `offset` is 0, and the other fields have everything so
+    far.
     """
 
     request_id: str  # the external id
@@ -275,13 +277,13 @@ class RequestOutput:
     token_ids: list[int]
     finish_reason: FinishReason | None = None
     stop_reason: int | str | None = None  # the EOS or stop token id, or stop string, that ended it
-    error: str | None = None  # says who and why where finish_reason is "error"
-    error_code: ErrorCode = ErrorCode.NONE  # what kind of error it is; NONE where there is none
-    error_field: str | None = None  # name of the request's field that is to blame, if one is
-    logprobs: list[TokenLogprobs] | None = None  # one per token where asked for
+    error: str | None = None  # text of the error if finish_reason is "error"
+    error_code: ErrorCode = ErrorCode.NONE  # kind of the error; NONE if there is no error
+    error_field: str | None = None  # name of the wrong field of the request, if any
+    logprobs: list[TokenLogprobs] | None = None  # one per token, if asked for
     usage: Usage | None = None  # with the last output only
-    text: str = ""  # "" where no text is made
-    extras: OutputExtras | None = None  # what came beside the tokens; the properties below read it
+    text: str = ""  # "" if no text is made
+    extras: OutputExtras | None = None  # additional data; the properties below read it
 
     @property
     def finished(self) -> bool:
@@ -290,9 +292,9 @@ class RequestOutput:
 
     @property
     def prompt_logprobs(self) -> list[TokenLogprobs | None] | None:
-        """One per prompt token from the first on, None where there are none.
+        """One entry per prompt token, from the first; None for a token without logprobs.
 
-        They come with the first tokens; a later output has those of later prompt tokens only.
+        They come with the first tokens. A later output has only entries of later prompt tokens.
         """
         return (self.extras or _NO_EXTRAS).prompt_logprobs
 
@@ -303,17 +305,17 @@ class RequestOutput:
 
     @property
     def sampling_masks(self) -> list[NDArray[np.int32] | None] | None:
-        """For each of `token_ids` the ids that could have been sampled, int32 [ids], or None."""
+        """One entry for each of `token_ids`: the ids that could have been sampled, int32 [ids]."""
         return (self.extras or _NO_EXTRAS).sampling_masks
 
     @property
     def draft_token_ids(self) -> list[int | None] | None:
-        """For each of `token_ids` what was proposed in its place, or None."""
+        """One entry for each of `token_ids`: the draft token that was proposed there, or None."""
         return (self.extras or _NO_EXTRAS).draft_token_ids
 
     @property
     def draft_logprobs(self) -> list[TokenLogprobs | None] | None:
-        """For each of `token_ids` the logprobs of what was proposed in its place, or None."""
+        """One entry for each of `token_ids`: the logprobs of the draft token there, or None."""
         return (self.extras or _NO_EXTRAS).draft_logprobs
 
     @property
@@ -323,14 +325,14 @@ class RequestOutput:
 
 
 class RescheduleReason(str, Enum):
-    """Why a binding was handed back to the scheduler."""
+    """The reason why a binding was handed back to the scheduler."""
 
     PREEMPTED = "preempted"
-    UNSOLICITED = "unsolicited"  # drained, though nobody asked
+    UNSOLICITED = "unsolicited"  # a drained row came, but nobody had asked for it
     GAP = "gap"  # rows were lost on the lane and could not be re-sent
     RANK_LOST = "rank_lost"
-    PARK_LOST = "park_lost"  # rows came long before the bind and were not kept
-    DRAINED_TIMEOUT = "drained_timeout"  # preempted, but no drained row within the deadline
+    PARK_LOST = "park_lost"  # rows came too long before the bind, so they were not kept
+    DRAINED_TIMEOUT = "drained_timeout"  # preempted, but no drained row came by the deadline
     SLOT_BUSY = "slot_busy"
 
     def __str__(self) -> str:

@@ -69,7 +69,7 @@ def test_unread_plans_are_bounded_and_none_is_lost(runtime_dir: Path) -> None:
                 lane.send(heavy(step))
         sent = len(lane._ends[0]._waiting)
         assert [len(end._waiting) for end in lane._ends] == [sent, sent]  # all or none
-        with pytest.raises(FrameTooLarge, match="is the bound"):
+        with pytest.raises(FrameTooLarge, match="the limit is"):
             lane.send(StepPlan(99, extra=bytes(1 << 26)))
         for tp in (0, 1):
             reader = StepLane.worker(pipe.endpoint, 0, tp)

@@ -1,7 +1,7 @@
 """The response to one call for tokens: submit, wait for the first output, then stream or collect.
 
-The first output decides the status, so that what the engine refuses is an HTTP error. Each of these
-ends this response and no other: the caller leaves, the caller reads nothing, the server ends, the
+The first output decides the status, so a request that the engine refuses gets an HTTP error. This
+response, and no other, ends if the caller leaves or reads nothing, if the server ends, or if the
 engine dies.
 """
 
@@ -35,7 +35,7 @@ Receive = Callable[[], Awaitable[Message]]
 Outputs = AsyncStream | AsyncSamples
 
 DONE = b"data: [DONE]\n\n"
-FINAL_SEND_S = 0.2  # for an error that ends the response; a reader that stalls does not hold it up
+FINAL_SEND_S = 0.2  # limit for sending a final error, so that a slow reader cannot delay the end
 _EVENT_HEADERS = [
     (b"content-type", b"text/event-stream; charset=utf-8"),
     (b"cache-control", b"no-cache"),

@@ -45,7 +45,7 @@ def run_api(settings: ApiSettings) -> int:
 
 
 def load_single() -> Callable[[ApiSettings, ServerOwner], int]:
-    """Return `single.run`, for a server that is one process with its owner.
+    """Return `single.run`, for a server that runs in its owner's process.
 
     Raises ConfigError for a missing package.
     """

@@ -15,7 +15,7 @@ PATIENCE_S = 60.0  # a client that waits longer for a row ends; a low rate adds 
 
 @dataclass(frozen=True)
 class Arguments:
-    """What the command lines of one run say. `bits` is the oracle's, of all tokens."""
+    """The values for the command lines of one run. `bits` is the oracle's."""
 
     options: Options
     endpoint: Path | str

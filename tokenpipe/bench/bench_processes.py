@@ -52,11 +52,11 @@ class BenchProcesses:
                 raise BenchFailed(f"{died.child} {died.how}{when}; {died.explanation}")
 
     def worker_reports(self) -> list[dict[str, Any]]:
-        """Return what each worker wrote before it ended."""
+        """Return the report of each worker."""
         return [self._files.read_report("worker", child.spec.rank) for child in self.workers]
 
     def client_reports(self) -> list[dict[str, Any]]:
-        """Return what each client wrote before it ended."""
+        """Return the report of each client."""
         return [self._files.read_report("client", child.spec.rank) for child in self.clients]
 
     def _start(self, role: str, rank: str, words: list[str]) -> Child:

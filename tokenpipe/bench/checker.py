@@ -1,7 +1,7 @@
 """Prove at the client that each token arrives once, in order, at its owner.
 
-In the common case each row begins where its request stands, and no request is twice in a frame.
-Then whole columns are compared. Any other frame is checked row by row, to count what is wrong.
+In the common case each row begins at the next offset of its request, and no request is twice in a
+frame. Then whole columns are compared. Any other frame is checked row by row, to count the errors.
 """
 
 from __future__ import annotations

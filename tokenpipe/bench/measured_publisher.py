@@ -1,4 +1,4 @@
-"""Count and time what a rank of the bench publishes."""
+"""Count and time the steps that a rank of the bench publishes."""
 
 from __future__ import annotations
 
@@ -72,11 +72,11 @@ class MeasuredPublisher:
         return self._pub.poll_within_s
 
     def wait(self, timeout_s: float) -> None:
-        """Wait until the processor says something."""
+        """Wait for a message of the processor."""
         self._pub.wait(timeout_s)
 
     def fail(self, error: str | BaseException) -> None:
-        """Say that this rank cannot go on."""
+        """Report that this rank cannot go on."""
         self._pub.fail(error)
 
     def report(self) -> dict[str, Any]:
@@ -90,7 +90,7 @@ class MeasuredPublisher:
 
 
 class DiscardingPublisher:
-    """Take what a Publisher takes and send nothing: the run that others are measured against."""
+    """Take the arguments of a Publisher and send nothing, as a baseline for other runs."""
 
     poll_within_s = float("inf")  # nothing is ever due
 

@@ -1,4 +1,4 @@
-"""Make the oracle's tokens for one rank, at most so many steps a second."""
+"""Make the oracle's tokens for one rank, at a limited number of steps a second."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ class PacedExecutor:
     """An executor without a model.
 
     Args:
-        batch: which tokens each handle gets.
-        rate: steps a second; None is as fast as it goes.
-        logprobs: so many logprobs beside each token, None for none.
+        batch: the source of each handle's tokens.
+        rate: steps a second; None: no limit.
+        logprobs: number of top logprobs for each token; None: no logprobs.
         bits: of the oracle's tokens.
         runs: False for a TP rank that does not publish: it takes requests and runs no step.
         lockstep: each call of `step` is a step. Without it, a step that is due later than

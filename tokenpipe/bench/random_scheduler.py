@@ -1,6 +1,7 @@
 """Schedule as the reference scheduler does, and preempt and abort requests at random.
 
-Output paths go wrong where a request leaves its slot before its end, so the bench has many that do.
+Errors of an output path show when a request leaves its slot before its end, so the bench has many
+such requests.
 """
 
 from __future__ import annotations
@@ -51,7 +52,7 @@ class RandomScheduler(Scheduler):
         return max(0.0, min(timeout_s, self._due[0][0] - self._clock()))
 
     def handle(self, events: Iterable[Event]) -> None:
-        """Take what the Pipeline says, and learn how long a token takes."""
+        """Take the events of the Pipeline, and learn how long a token takes."""
         events = list(events)
         for event in events:
             match event:
@@ -62,7 +63,7 @@ class RandomScheduler(Scheduler):
         super().handle(events)
 
     def schedule(self, grant: int | None = None) -> None:
-        """Order what is due; then as the reference scheduler does."""
+        """Preempt and abort the requests that are due, then schedule as the reference does."""
         now = self._clock()
         while self._due and self._due[0][0] <= now:
             _, handle, what = heapq.heappop(self._due)

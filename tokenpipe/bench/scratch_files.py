@@ -22,7 +22,7 @@ class ScratchFiles:
         return self.directory / "tokenizer.json"
 
     def report(self, role: str, rank: str) -> Path:
-        """Return the file for what a process has done."""
+        """Return the file for the report of a process."""
         return self.directory / f"report-{role}-{rank}.json"
 
     def token_count(self, role: str, rank: str) -> Path:

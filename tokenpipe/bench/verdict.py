@@ -1,4 +1,4 @@
-"""Count tokens by whether they arrived as they should."""
+"""Count the tokens that arrived correctly, and those that did not."""
 
 from __future__ import annotations
 

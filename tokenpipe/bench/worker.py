@@ -1,8 +1,8 @@
 """Play one worker rank: take plans from a StepLane, publish tokens that the oracle knows.
 
-`python -m tokenpipe.bench.worker --dp 0 --tp 0 ...` is what the bench starts, one process a rank.
+`python -m tokenpipe.bench.worker --dp 0 --tp 0 ...` is one rank, in a process of its own.
 It runs on by itself while its batch does not change, as fast as `--rate` lets it, and ends when the
-engine ends its lane or on SIGTERM. With `--report` it writes what it did as JSON.
+engine ends its lane or on SIGTERM. With `--report` it writes its counts and times as JSON.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def parse(argv: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("--endpoint", help="instance directory; default $TOKENPIPE_ENDPOINT")
     parser.add_argument("--dp", type=int, default=0, help="data-parallel rank")
     parser.add_argument("--tp", type=int, default=0, help="tensor-parallel rank")
-    parser.add_argument("--rate", type=float, help="steps per second; default as fast as it goes")
+    parser.add_argument("--rate", type=float, help="steps per second; default: no limit")
     parser.add_argument("--steps", type=int, help="end after that many steps")
     parser.add_argument("--rows", type=int, help="end after that many rows")
     parser.add_argument("--tokens-per-row", type=int, default=1)
@@ -42,13 +42,13 @@ def parse(argv: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("--lockstep", action="store_true", help="run the steps each plan grants")
     parser.add_argument("--discard", action="store_true", help="make tokens, publish nothing")
     parser.add_argument("--pin", type=int, help="CPU to run on")
-    parser.add_argument("--report", type=Path, help="file for what was done, as JSON")
+    parser.add_argument("--report", type=Path, help="file for the worker's report, as JSON")
     parser.add_argument("--token-count", type=Path, help="file for the number of tokens so far")
     return parser.parse_args(argv)
 
 
 def main(argv: Sequence[str]) -> int:
-    """Run one rank; return its exit status (1 where rows could not be delivered)."""
+    """Run one rank; return its exit status (1 if rows could not be delivered)."""
     args = parse(argv)
     if args.pin is not None:
         pin(args.pin)

@@ -1,4 +1,4 @@
-"""Make one model card of what the workers say, and have API servers read it."""
+"""Make one model card from those of the workers, and show it to the API servers."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ class ModelCards:
         self._written: ModelCard | None = None
 
     def update(self, facts: Mapping[str, Mapping[str, Any]]) -> None:
-        """Take the facts that living workers have told, and write the card where it changed.
+        """Take the facts that living workers have told, and write the card if it changed.
 
-        Nothing is written before every worker has told its card once. Raises OSError where the card
+        Nothing is written before every worker has told its card once. Raises OSError if the card
         cannot be written; the next call tries again.
         """
         for rank, told in facts.items():
@@ -43,7 +43,7 @@ class ModelCards:
                 _log.warning("%s; requests get what all of them accept", self._difference())
 
     def check(self) -> None:
-        """Raise StartupError where two workers do not say the same; it names them."""
+        """Raise StartupError if two workers have different cards; it names them."""
         if len(set(self._cards.values())) > 1:
             raise StartupError(self._difference())
 

@@ -99,7 +99,7 @@ class LaneSender:
 
     @property
     def ended(self) -> bool:
-        """Whether the receiver has applied all frames after `end` was called."""
+        """Whether `end` was called and the receiver has applied all frames."""
         return self._protocol.ended
 
     @property
@@ -181,7 +181,7 @@ class LaneSender:
             self._admit()
 
     def _admit(self) -> None:
-        """Let the window take frames for the present receiver, or none."""
+        """Let the window take frames for the present receiver. Without a receiver it takes none."""
         receiver_state = self._peer
         shut = self._closed or self._protocol.ending or receiver_state.lost
         self._window.receiver = 0 if shut else receiver_state.receiver
@@ -217,7 +217,7 @@ class LaneSender:
                 raise StartupError(f"lane {lane}: no welcome within {timeout_s:g} s; {missing}")
 
     def wait(self, timeout_s: float) -> None:
-        """Wait for a word of the receiver, at most `timeout_s`, and hear it."""
+        """Wait for a message of the receiver, at most `timeout_s`, and handle it."""
         self._guard.check("LaneSender")
         self._wait(self._clock() + timeout_s)
         self.poll()

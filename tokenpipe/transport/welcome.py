@@ -1,4 +1,4 @@
-"""Wait for a lane's welcome, and find out where a process waits for itself."""
+"""Wait for a lane's welcome, and report a process that waits for its own answer."""
 
 from __future__ import annotations
 

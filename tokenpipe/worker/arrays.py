@@ -23,7 +23,7 @@ def as_array(values: Any, dtype: npt.DTypeLike, name: str = "array") -> Any:
     if isinstance(values, list | tuple):
         try:
             made = np.array(values)
-        except (ValueError, TypeError) as error:  # its rows differ in length
+        except (ValueError, TypeError) as error:  # rows of different lengths
             raise RowError(f"{name}: {error}") from error
         wanted = np.dtype(dtype)
         if not made.size or (wanted.kind == "f" and made.dtype.kind in "iuf"):
@@ -43,7 +43,7 @@ class StepLogprobs(NamedTuple):
     """Log probabilities of a step, in the form of vLLM: the sampled token, then the top k.
 
     Args:
-        token_ids: int32 or int64 [tokens, 1 + k], or flat where k differs per row.
+        token_ids: int32 or int64 [tokens, 1 + k], or flat if k differs per row.
         logprobs: float32, as token_ids.
         ranks: int32 or int64 [tokens]. Rank of the sampled token in the vocabulary, from 1 on.
         k: int32 or int64 [rows], -1 for a row without logprobs. None takes k from `token_ids`.

@@ -9,9 +9,9 @@ from tokenpipe.instance import ModelCard
 
 
 def model_card_of(executor: object) -> ModelCard:
-    """Return the card of an executor: its `request_fields` and `max_model_len`, where it has them.
+    """Return the card of an executor: its `request_fields` and `max_model_len`, if it has them.
 
-    Raises ConfigError where a value is not what `ModelCard` takes.
+    Raises ConfigError if `ModelCard` does not take a value.
     """
     fields = getattr(executor, "request_fields", ())
     if isinstance(fields, str):

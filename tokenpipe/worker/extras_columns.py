@@ -1,4 +1,4 @@
-"""Take what rows carry beside their tokens: by row, from the host or from a device."""
+"""Pack the extras of rows. The arrays in them may be on the host or on a device."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def extras_columns(extras: Mapping[int, RowExtras], rows: int, counts: Any) -> t
 
 
 def tensors_of(extras: Mapping[int, RowExtras]) -> Iterator[Any]:
-    """Yield what of some extras has to be copied off a device, always in the same order."""
+    """Yield the tensors of some extras that have to be copied off a device, in a fixed order."""
     for row in sorted(extras):
         for field in fields(RowExtras):
             value = getattr(extras[row], field.name)

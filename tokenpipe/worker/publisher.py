@@ -113,10 +113,10 @@ class Publisher:
             handles: int64 [rows], as the engine's `bind` returned them; no slots.
             tokens: int32 or int64 [sum of counts], row after row.
             counts: tokens of each row, 0 or more, uint16, int32 or int64 [rows]; None is 1 each.
-            status: `RowStatus` of each row, uint8 [rows]; None is all OK.
+            status: `RowStatus` of each row, uint8 [rows]; None: all OK.
             logprobs: a `StepLogprobs` (its values are float32), or its first three as a tuple.
             drained: int64 handles without further rows, each named once; rows may be empty.
-            step_ns: monotonic nanoseconds when the step's tokens were ready; None is now.
+            step_ns: monotonic nanoseconds when the step's tokens were ready; None: now.
             extras: data beside tokens, by index of the row; dropped where it is not OK or FINISHED.
 
         A token that is negative or outside the vocabulary turns its own row into an error. After

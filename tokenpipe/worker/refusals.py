@@ -31,7 +31,7 @@ class Refusals:
         return bool(self._rows)
 
     def add(self, binding: StepBind, error: Exception) -> None:
-        """Keep and log why `Executor.admit` refused a request."""
+        """Keep and log the reason why `Executor.admit` refused a request."""
         if isinstance(error, RequestRefused | FieldError):
             status, why, field = RowStatus.REFUSED, str(error), error.field or ""
         else:

@@ -234,7 +234,7 @@ class _End:
         if self._last or self.lane.ending:
             raise LaneClosed(f"lane {lane} was ended")
         if size > PLAN_BYTES - FRAME_SPARE:
-            raise FrameTooLarge(f"lane {lane}: a plan of {size} bytes, {PLAN_BYTES} is the bound")
+            raise FrameTooLarge(f"lane {lane}: a plan of {size} bytes, the limit is {PLAN_BYTES}")
         unread = self.lane.unacked_bytes + self._waiting_bytes
         if unread + size > PLAN_BYTES - FRAME_SPARE:
             raise LaneFull(f"lane {lane}: the worker has not read {unread} bytes of plans")

@@ -64,7 +64,7 @@ class WorkerLoop:
     def run(self) -> None:
         """Run turns until the engine ends the lane or `stop` is called.
 
-        Raises LaneLost where the engine died. An exception of the executor is reported to the
+        Raises LaneLost if the engine died. An exception of the executor is reported to the
         processor and raised again. The processor reschedules the requests of this rank.
         """
         try:
@@ -104,7 +104,7 @@ class WorkerLoop:
             self.step()
 
     def step(self) -> None:
-        """Run one step of the executor and publish what it gives."""
+        """Run one step of the executor and publish its rows."""
         rows = self._executor.step()
         if rows is None:
             self._idle = True
