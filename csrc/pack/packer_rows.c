@@ -109,24 +109,33 @@ typedef struct scored {
     uint64_t entries, tokens;
 } scored;
 
+static inline int is_top_k(int64_t k) { return (uint64_t)(k + 1) <= INT32_MAX; }
+
 /* Copies lp_k of one width into the scratch, and adds up. The copy is what counts: the caller may write to
- * its array meanwhile. Returns the index of a value that cannot be, or n. */
+ * its array meanwhile. The compiler vectorises the loop where all counts are 1. Returns the index of the
+ * first value that is no top-k, or n. */
 static inline size_t read_top_k(const tp_array *a, uint32_t width, const uint16_t *counts,
                                 int32_t *restrict out, scored *sums) {
     const tp_array typed = {a->data, a->n, width};
     uint64_t entries = 0, tokens = 0; /* at most 2^20 rows of 2^16 tokens of 2^31: no overflow */
+    uint32_t wrong = 0;
     for (size_t i = 0; i < typed.n; i++) {
         const int64_t k = tp_array_at(&typed, i);
         const uint64_t count = counts == NULL ? 1 : counts[i];
-        if (k < -1 || k >= INT32_MAX) {
-            return i;
-        }
         out[i] = (int32_t)k;
+        wrong |= !is_top_k(k);
         tokens += k < 0 ? 0 : count;
         entries += count * (uint64_t)(k + 1);
     }
     *sums = (scored){entries, tokens};
-    return typed.n;
+    if (!wrong) {
+        return typed.n;
+    }
+    size_t first = 0;
+    while (first + 1 < typed.n && is_top_k(tp_array_at(&typed, first))) {
+        first++;
+    }
+    return first;
 }
 
 /* Takes the four logprob arrays. Sets *fits to 0 if a value does not fit an i32. */
@@ -143,8 +152,11 @@ static int take_logprobs(tp_packer *p, const tp_step_input *in, tp_step_rows *ro
         return tp_fault_set(fault, "lp_k has %zu entries for %zu handles", in->lp_k.n, n);
     }
     scored sums = {0, 0};
-    const size_t read = in->lp_k.width == 4 ? read_top_k(&in->lp_k, 4, rows->counts, p->scratch.lp_k, &sums)
-                                            : read_top_k(&in->lp_k, 8, rows->counts, p->scratch.lp_k, &sums);
+    const tp_array *k = &in->lp_k;
+    int32_t *out = p->scratch.lp_k;
+    const size_t read = k->width == 4 && rows->counts == NULL ? read_top_k(k, 4, NULL, out, &sums)
+                        : k->width == 4                       ? read_top_k(k, 4, rows->counts, out, &sums)
+                                                              : read_top_k(k, 8, rows->counts, out, &sums);
     if (read < n) {
         return tp_fault_set(fault, "lp_k[%zu] is %lld", read, (long long)tp_array_at(&in->lp_k, read));
     }
