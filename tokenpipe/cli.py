@@ -109,7 +109,8 @@ def gc_command(
     runtime_dir: Annotated[
         Path | None,
         typer.Option(
-            help="directory of the instances. Default: the place that is used without runtime_dir"
+            help="directory of the instances. Default: where instances are when the topology has no"
+            " runtime_dir"
         ),
     ] = None,
 ) -> None:
@@ -120,7 +121,7 @@ def gc_command(
 
 
 def main() -> int:
-    """Run the command line; 2 where what the user gave is wrong, 1 and 3 as `serve` says."""
+    """Run the command line. Return the exit status: 2 for wrong input, 1 and 3 as for `serve`."""
     try:
         app(standalone_mode=True)
     except TokenpipeError as error:

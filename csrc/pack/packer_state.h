@@ -5,8 +5,8 @@
 #include "pack/packer_scratch.h"
 #include "wire/layout.h"
 
-/* How many frames at most continue a frame that names its rows. A reader that could not take a frame loses
- * at most this many steps. */
+/* The maximum number of frames that continue one frame that names its rows. A reader that could not take a
+ * frame loses at most this many steps. */
 #define TP_RUN_FRAMES 63u
 
 /* A run: the newest frame that names its rows, and the frames that continue it with one token for each row.
@@ -16,7 +16,7 @@ typedef struct tp_run {
     int64_t *handles;
     uint8_t *marks;          /* a bit per slot, all 0 between calls; NULL until a run needs them */
     uint32_t rows, capacity; /* rows 0: there is no run */
-    uint32_t frames;         /* frames after the first; `at` does not count their tokens yet */
+    uint32_t frames;         /* frames after the first. Their tokens are not in the array `at` yet */
     int sole;                /* 1: no handle has two rows; 0: one has; -1: unknown */
 } tp_run;
 
@@ -25,7 +25,7 @@ typedef struct tp_packer {
     uint32_t max_token;     /* vocab_size - 1 */
     tp_position *at;        /* per slot */
     size_t counted;         /* rows of the last pack; 0 once it is committed */
-    size_t replaced;        /* rows among them that began a handle */
+    size_t replaced;        /* how many of these rows were the first of their handle */
     const uint16_t *counts; /* of these rows, in the scratch; NULL: all 1 */
     uint64_t bad_tokens, pending_bad;
     tp_run run;

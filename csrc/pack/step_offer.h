@@ -1,5 +1,5 @@
-/* Finds out which steps a lane took. A packed step is on offer until the lane's window numbers its frame.
- * Then its tokens count. A step that the lane did not take changes nothing, and may be packed again. */
+/* Finds out which steps a lane took. A packed step does not count until the lane's window has numbered its
+ * frame. A step that the lane did not take changes nothing, and may be packed again. */
 #ifndef TP_STEP_OFFER_H
 #define TP_STEP_OFFER_H
 
@@ -11,22 +11,23 @@
 typedef struct tp_step_offer {
     tp_packer packer;
     const tp_send_window *window; /* the caller's */
-    uint64_t seq, step;           /* the step on offer; seq 0: none */
+    uint64_t seq, step;           /* the packed step that does not count yet; seq 0: none */
     uint64_t last_step;           /* the newest step that the lane took, if any_step */
     int any_step;
 } tp_step_offer;
 
-/* Settles the step on offer: it counts if the lane took it, and is forgotten if not. */
+/* Settles the packed step: counts it if the lane took it, and forgets it if not. */
 void tp_step_offer_settle(tp_step_offer *o);
 
-/* Settles the step on offer, and gives the next step its lane header. 0, or -1 with *fault: the number of the
- * next step is not above that of the newest step. A reader would treat its rows as repeated. */
+/* Settles the packed step, and gives the next step its lane header. Returns 0. Returns -1 and sets *fault if
+ * the number of the next step is not larger than the number of the newest step. A reader would treat its rows
+ * as repeated. */
 int tp_step_offer_begin(tp_step_offer *o, tp_step_input *in, tp_fault *fault);
 
 /* Packs a step that was begun, and offers it. Returns the result of tp_packer_pack. */
 int tp_step_offer_pack(tp_step_offer *o, const tp_step_input *in, tp_step_rows *rows, tp_fault *fault);
 
-/* Writes a step that was begun in the plain way: see tp_plain_begin and tp_plain_write. */
+/* The plain way to write a step after tp_step_offer_begin: see tp_plain_begin and tp_plain_write. */
 static inline size_t tp_step_offer_plain_begin(tp_step_offer *o, const tp_step_input *in, tp_plain *plain) {
     return tp_plain_begin(&o->packer, in, plain);
 }

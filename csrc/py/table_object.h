@@ -1,4 +1,4 @@
-/* The object Table, for its binding files. */
+/* The Python type Table, for the files csrc/py/table*.c. */
 #ifndef TP_TABLE_OBJECT_H
 #define TP_TABLE_OBJECT_H
 

@@ -1,4 +1,4 @@
-"""Describe what an API server and its owner call on each other where both are one process."""
+"""The calls between an API server and its owner if both are in one process."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ class StoppableServer(Protocol):
     started: bool
 
     def begin_shutdown(self, patience_s: float | None = None) -> None:
-        """Admit no new call, and end once every open response is over.
+        """Refuse new requests, and end when no response is open any more.
 
         Open responses have `patience_s`, by default what the topology says.
         """
@@ -20,8 +20,8 @@ class StoppableServer(Protocol):
 class ServerOwner(Protocol):
     """The owner, as the server sees it: a context manager that the server's lifespan enters.
 
-    The lifespan enters it before anything else. It leaves it when every response is over and the
-    client is closed; then the owner ends what the server needed.
+    The lifespan enters the owner before anything else. It leaves the owner when every response is
+    over and the client is closed. Then the owner releases its resources, such as the engine.
     """
 
     def begins(self, server: StoppableServer) -> None:

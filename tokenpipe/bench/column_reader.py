@@ -24,7 +24,7 @@ IDLE_WAIT_S = 1.0
 class _EarlyFrame:
     frame: OutputFrame
     came: float
-    until: float  # when it is checked, though tokens before it have not come
+    until: float  # it is checked at this time, even if earlier tokens are missing
 
 
 class ColumnReader:
@@ -40,7 +40,7 @@ class ColumnReader:
         self._patience_s = patience_s
         self._live: dict[int, PlannedRequest] = {}
         self._to_cancel: dict[int, int] = {}  # key -> number of tokens after which to cancel
-        self._early: list[_EarlyFrame] = []  # with a row that begins behind tokens not yet here
+        self._early: list[_EarlyFrame] = []  # a row's earlier tokens have not come yet
 
     def run(self) -> None:
         """Submit and read until all requests have ended."""
@@ -78,8 +78,8 @@ class ColumnReader:
             results.received(came)
         results.token_counter.add(len(frame.tokens))
         for early in self._early:
-            # This frame was made before the early one came, so its lane is read late. The lane
-            # may still bring the missing tokens.
+            # This frame was made before the early frame came. So the lane of this frame is read
+            # late, and may still bring the missing tokens.
             if 0 < frame.mono_ns < early.came * 1e9:
                 early.until = came + EARLY_WAIT_S
         self._early.append(_EarlyFrame(frame, came, came + EARLY_WAIT_S))
@@ -100,7 +100,7 @@ class ColumnReader:
         self._live[key] = request
 
     def _check_early(self, now: float) -> None:
-        """Check the frames that are early no more, or that have waited long enough."""
+        """Check the frames whose earlier tokens have come or that have waited long enough."""
         while True:
             due = (e for e in self._early if e.until <= now or not self._is_early(e.frame))
             found = next(due, None)
@@ -141,7 +141,7 @@ class ColumnReader:
             results.text.finish(key, tokens)
 
     def _cancel(self, keys: Iterable[int]) -> None:
-        """Cancel those of these requests that have as many tokens as was planned."""
+        """Cancel each of these requests that has its planned number of tokens."""
         for key in keys:
             tokens = self._to_cancel.get(key)
             if tokens is not None and self._results.checker.received(key) >= tokens:

@@ -76,7 +76,7 @@ TraceFile = Annotated[
 ]
 SpeedUp = Annotated[float, typer.Option(help="replay the trace this many times as fast")]
 DiscardTokens = Annotated[
-    bool, typer.Option(help="make the tokens of --steps without publishing them, as a baseline")
+    bool, typer.Option(help="with --steps: make tokens but do not publish them, as a baseline")
 ]
 TopologyFile = Annotated[
     Path | None, typer.Option(help="YAML file of the topology. The options override it")

@@ -28,7 +28,7 @@ from .shares import make_trace, share_out
 from .summary import summarise
 from .traces import Trace
 
-CHILDREN_S = 5.0  # for the children to end, where a run was stopped in the middle
+CHILDREN_S = 5.0  # how long children may take to end if a run was stopped early
 TURN_S = 0.2
 SETTLE_TURN_S = 0.05
 
@@ -130,7 +130,7 @@ class _BenchRun:
     def settle(self) -> None:
         """Run the engine until each slot is free, or none has become free for a while.
 
-        After a run at full speed, the processors may still have to read seconds of rows.
+        After a run at full speed, the processors may need some seconds to read the waiting rows.
         """
         if self._options.discard:
             return

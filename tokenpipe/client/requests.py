@@ -19,7 +19,7 @@ PROMPT = "prompt_token_ids"
 
 
 class RequestKeys:
-    """Gives out request keys. No other client and no other incarnation of it has the same."""
+    """Gives out request keys. No other client and no other incarnation gives out the same keys."""
 
     def __init__(self, incarnation: int) -> None:
         self._prefix = (incarnation & 0xFFFFFFFF) << KEY_COUNTER_BITS

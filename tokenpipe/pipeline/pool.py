@@ -62,10 +62,10 @@ class Pool:
         return self._start_process(index, self._kept.start)
 
     def start_again(self, index: int, also: str) -> ProcessorLink:
-        """Restart a dead processor if the policies allow it. Log its death with `also`.
+        """Restart a dead processor if the policies allow it.
 
-        Raises ProcessorFailed where the policies do not allow it, LaneError where the instance's
-        directory is gone.
+        The log line of the death includes the text `also`. Raises ProcessorFailed if the policies
+        do not allow a restart, LaneError if the instance's directory is gone.
         """
         died = self.children[index].died
         assert died is not None, f"processor {index} lives"

@@ -15,7 +15,7 @@ class State(IntEnum):
     RUNNING = _core.STATE_RUNNING
     PREEMPTING = _core.STATE_PREEMPTING  # still takes rows
     ABORTING = _core.STATE_ABORTING  # aborted, waits for its drained row
-    LINGERING = _core.STATE_LINGERING  # the same with any other outcome
+    LINGERING = _core.STATE_LINGERING  # has another outcome, waits for its drained row
 
 
 class EventKind(IntEnum):
@@ -30,7 +30,9 @@ class EventKind(IntEnum):
     PARK_LOST = _core.EVENT_PARK_LOST
     CROWDED = _core.EVENT_CROWDED  # handle: the client with too much unsent output
     SENT = _core.EVENT_SENT  # its client was sent all tokens, so its outcome may be reported
-    SHED = _core.EVENT_SHED  # a: State before, b: whether its outcome waited, step: its tokens
+    # The request ended early with an error. a: its State before, b: 1 if its outcome was not
+    # reported yet, step: the number of its tokens
+    SHED = _core.EVENT_SHED
 
 
 class Cause(IntEnum):

@@ -33,7 +33,7 @@ class Listener:
     def ready(self, ask: Ask, timeout_s: Callable[[], float]) -> list[End]:
         """Return those ends that have a message.
 
-        Where none of those asked has one, wait up to `timeout_s()` for the first.
+        If no lane end that was asked has a message, wait up to `timeout_s()` for the first.
         """
         if ask is Ask.NOBODY:
             return []

@@ -1,7 +1,7 @@
 """Sample on the device: greedy, or temperature, min-p, top-k and top-p in the order of vLLM.
 
-Logprobs are the model's own, before all of these. What no row of the batch asks for is not
-computed.
+Logprobs are computed from the model's logits, before all four. Only values that some row of the
+batch asks for are computed.
 """
 
 from __future__ import annotations

@@ -47,11 +47,11 @@ class Waiter:
         return self._epoll.fileno()
 
     def pending(self) -> bool:
-        """Return whether a message waits that `fileno` will not announce."""
+        """Return whether a message waits for which `fileno` does not become readable."""
         return any(not port.idle and port.readable() for port in self._ports.values())
 
     def wait(self, timeout_s: float | None = None) -> bool:
-        """Wait up to `timeout_s`, None without end. Return whether a message can be received."""
+        """Wait up to `timeout_s`, for ever if None. Return whether a message can be received."""
         self.called = False
         if self.pending():
             return True
@@ -72,7 +72,7 @@ class Waiter:
     def ready(self, timeout_s: Callable[[], float]) -> list[Port]:
         """Return every port that a message can be received from.
 
-        Where none is known to have one, wait for up to `timeout_s`, which is called only then.
+        If no port is known to have a message, call `timeout_s` and wait up to its result.
         """
         ready = [port for port in self._ports.values() if not port.idle and port.readable()]
         deadline = time.monotonic() + (0.0 if ready else timeout_s())
