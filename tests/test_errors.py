@@ -48,7 +48,7 @@ def test_every_error_is_one_of_ours_and_travels_by_pickle(cls: type[TokenpipeErr
 
 def test_an_error_of_rows_names_them_and_says_so_without_words() -> None:
     error = RowsFailed(iter([4, 3, 4]))
-    assert error.handles == {3, 4} and str(error) == "the model cannot go on with some rows"
+    assert error.handles == {3, 4} and str(error) == "the model cannot continue some rows"
 
 
 def test_the_first_line_is_what_the_error_says_and_not_its_log() -> None:

@@ -101,7 +101,7 @@ ONLY_IN = {
 PURE = {"time", "datetime", "socket", "select", "selectors", "logging", "asyncio", "threading"}
 PURE |= {"os", "random", "secrets", "subprocess", "signal"}
 CORE = {
-    "types.py": set[str](),
+    "types/": set[str](),
     "events.py": set[str](),
     "extras.py": set[str](),
     "errors.py": set[str](),

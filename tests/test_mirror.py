@@ -24,6 +24,7 @@ DECLARES = {
     "engine/scheduler_protocols": "engine/test_scheduler.py",
     "postprocess/vocabulary": "postprocess/test_tokenizer_file.py",
     "extras": "wire/test_extras_packer.py, wire/test_extras_parser.py",
+    "types/enums": "test_core_numbers.py",
     "transport/peer_events": "transport/test_sender_state.py",
     "transport/port": "transport/test_memory_port.py, transport/test_zmq_port.py",
     "processor/codes": "test_core_numbers.py",

@@ -142,7 +142,7 @@ def test_all_problems_at_once_in_the_order_of_the_file() -> None:
         ),
         (
             "clients: 2\napi: {workers: 3}",
-            "t.yaml:2: api.workers: more than clients 2: each is one (got 3)",
+            "t.yaml:2: api.workers: more than clients 2: each is a client (got 3)",
         ),
     ],
 )

@@ -1,7 +1,7 @@
-"""Carry sampled tokens from the processes that compute them to those that serve them.
+"""Carry sampled tokens from the workers of an LLM engine to the clients that stream them.
 
-An engine makes a `Pipeline`, its workers a `Publisher` each, its API servers an `AsyncClient` or a
-`Client`. Importing this imports no framework.
+An engine makes a `Pipeline`. Each worker makes a `Publisher`. An API server makes an `AsyncClient`
+or a `Client`. This package imports no framework.
 """
 
 from tokenpipe.client import AsyncClient, Client

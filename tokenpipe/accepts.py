@@ -1,4 +1,4 @@
-"""`Accepts`: the type of a field that takes more than it keeps. Only type checkers see it."""
+"""`Accepts`: the type of a field that accepts more types than it keeps. For type checkers only."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ Given = TypeVar("Given")
 if TYPE_CHECKING:
 
     class Accepts(Generic[Kept, Given]):
-        """A field that reads as `Kept`; its value may be given as a `Given` instead."""
+        """A field that reads as `Kept`. Its value may be given as `Kept` or as `Given`."""
 
         def __get__(self, owner: object, kind: type | None = None, /) -> Kept: ...
         def __set__(self, owner: object, value: Kept | Given, /) -> None: ...
@@ -18,12 +18,12 @@ if TYPE_CHECKING:
 else:
 
     class Accepts:
-        """The type that the field keeps: pydantic and dataclasses see nothing else."""
+        """At run time `Accepts[Kept, Given]` is `Kept`, for pydantic and dataclasses."""
 
         def __class_getitem__(cls, types: tuple[Any, Any]) -> Any:
             return types[0]
 
 
 def default(value: Any) -> Any:
-    """Return the value. A checker takes its type, Any, as the default of an `Accepts` field."""
+    """Return the value, typed as Any: a checker takes Any as default of an `Accepts` field."""
     return value

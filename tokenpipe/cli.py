@@ -1,4 +1,4 @@
-"""The command line: `python -m tokenpipe <command>`. Holds no logic of a room."""
+"""The command line: `python -m tokenpipe <command>`."""
 
 from __future__ import annotations
 
@@ -121,7 +121,10 @@ def gc_command(
 
 
 def main() -> int:
-    """Run the command line. Return the exit status: 2 for wrong input, 1 and 3 as for `serve`."""
+    """Run the command line and return the exit status.
+
+    2: the user's input is wrong. 1: a server failed. 3: a process did not become ready.
+    """
     try:
         app(standalone_mode=True)
     except TokenpipeError as error:
@@ -131,7 +134,7 @@ def main() -> int:
 
 
 def _print_layout(layout: Layout) -> None:
-    # A pipe gets whole lines, however long: they are for grep.
+    # A pipe gets wide lines, because they are for grep.
     console = Console(width=None if sys.stdout.isatty() else 160, highlight=False)
     console.print(f"directory  {layout.directory}", markup=False, soft_wrap=True)
     _print_table(

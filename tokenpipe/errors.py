@@ -1,25 +1,25 @@
-"""Say who is to blame.
+"""All exceptions of tokenpipe.
 
 TokenpipeError
 ├── ConfigError            a topology, path or flag is wrong; nothing was started
-├── FrameError             bytes from a peer are not a frame of ours; the frame was dropped
-├── RowError               an array handed to publish() is wrong; nothing was numbered or sent
+├── FrameError             bytes from a peer are not a valid frame; the frame was dropped
+├── RowError               an array given to publish() is wrong; nothing was numbered or sent
 ├── LaneError              a lane cannot do what was asked
-│   ├── LaneBusy           the name is held by a living process (named)
-│   ├── LaneFull           the bound in bytes is reached and stays so
+│   ├── LaneBusy           a living process holds the name
+│   ├── LaneFull           the lane holds as many unacknowledged bytes as it may
 │   ├── FrameTooLarge      one frame alone exceeds the bound; it was not numbered
 │   ├── LaneLost           the peer is dead
-│   └── LaneClosed         your own code closed it
+│   └── LaneClosed         your own code closed this end
 ├── ForkError              an object is used in a process that did not make it
-├── StartupError           a child did not become ready (names role, rank, phase, log)
+├── StartupError           a child process did not become ready
 ├── ProcessorFailed        a processor died and is not started again
 ├── RunnerFailed           a worker's model or device failed; the loop reports its rank as failed
-├── RowsFailed             what a model raises for some rows of its batch; they end with an error
-├── SlotBusy               bind to a slot whose binding has no outcome yet
-├── FieldError             a field of a request is wrong (it is named); nothing was sent
-└── RequestRefused         what an executor raises for a request that it does not take
+├── RowsFailed             a model raises it for rows that it cannot continue
+├── SlotBusy               the slot has a binding without an outcome
+├── FieldError             a field of a request is wrong; nothing was sent
+└── RequestRefused         an executor raises it for a request that it refuses
 
-A request that fails raises nothing: its last output has an `error_code` and an `error`.
+A request that fails raises nothing. Its last output has an `error_code` and an `error`.
 """
 
 from __future__ import annotations
@@ -31,27 +31,27 @@ _Error = TypeVar("_Error", bound=BaseException)
 
 
 class TokenpipeError(Exception):
-    """Base of everything tokenpipe raises on purpose."""
+    """Base of all exceptions that tokenpipe raises on purpose."""
 
 
 class ConfigError(TokenpipeError):
-    """A topology, path or flag is wrong; says file, line and key."""
+    """A topology, path or flag is wrong. The text has file, line and key."""
 
 
 class FrameError(TokenpipeError):
-    """Bytes from a peer are not a valid frame; says what and where."""
+    """Bytes from a peer are not a valid frame. The text says what is wrong and where."""
 
 
 class RowError(TokenpipeError, ValueError):
-    """An argument of publish() is wrong; says which array and row. Nothing was sent."""
+    """An argument of publish() is wrong. The text names array and row. Nothing was sent."""
 
 
 class LaneError(TokenpipeError):
-    """A lane cannot do what was asked; says which lane."""
+    """A lane cannot do what was asked. The text names the lane."""
 
 
 class LaneBusy(LaneError):
-    """The name is held by a living process; says which."""
+    """A living process holds the name. The text names the process."""
 
 
 class LaneFull(LaneError):
@@ -59,7 +59,7 @@ class LaneFull(LaneError):
 
 
 class FrameTooLarge(LaneError):
-    """A single frame is larger than the lane's bound; it was not numbered."""
+    """One frame alone is larger than the lane's bound. It was not numbered."""
 
 
 class LaneLost(LaneError):
@@ -67,7 +67,7 @@ class LaneLost(LaneError):
 
 
 class LaneClosed(LaneError):
-    """This end was closed by your own code."""
+    """Your own code closed this end."""
 
 
 class ForkError(TokenpipeError):
@@ -75,31 +75,31 @@ class ForkError(TokenpipeError):
 
 
 class StartupError(TokenpipeError):
-    """A child process did not become ready; says role, rank, phase, exit and log tail."""
+    """A child process did not become ready. The text has role, rank, phase, exit and log tail."""
 
 
 class ProcessorFailed(TokenpipeError):
-    """A dead processor is not started again; raised from wait() and poll(), which cannot go on."""
+    """A dead processor is not started again. `wait` and `poll` raise it, and cannot go on."""
 
 
 class RunnerFailed(TokenpipeError):
-    """The model, the device or a copy off it failed. The worker's loop reports this rank."""
+    """The model, the device or a copy from the device failed. The worker's loop reports this."""
 
 
 class RowsFailed(TokenpipeError):
-    """A model cannot go on with some rows; raised by it, it ends those and no others."""
+    """A model cannot continue the rows of some handles. Their requests end; the others go on."""
 
     def __init__(self, handles: Iterable[int], why: str = "") -> None:
-        super().__init__(why or "the model cannot go on with some rows")
+        super().__init__(why or "the model cannot continue some rows")
         self.handles = frozenset(handles)
 
 
 class SlotBusy(TokenpipeError):
-    """The slot's present binding has no outcome yet."""
+    """The slot has a binding without an outcome."""
 
 
 class FieldError(TokenpipeError, ValueError):
-    """A field of a request is wrong: `field` is its name, `problem` says what is wrong with it."""
+    """A field of a request is wrong. `field` is its name, and `problem` says what is wrong."""
 
     def __init__(self, field: str, problem: str) -> None:
         super().__init__(field, problem)
@@ -111,11 +111,11 @@ class FieldError(TokenpipeError, ValueError):
 
 
 class RequestRefused(TokenpipeError, ValueError):
-    """An executor does not take a request. Raised by `Executor.admit`; the caller gets the text.
+    """An executor refuses a request. `Executor.admit` raises it; the caller gets the text.
 
     Args:
-        problem: what is wrong, for the caller, who gets it as an HTTP 400.
-        field: name of the request's field that is to blame, if one is; the text begins with it.
+        problem: what is wrong. An HTTP caller gets it with the status 400.
+        field: name of the request's field that is to blame, or None. The text begins with it.
     """
 
     def __init__(self, problem: str, field: str | None = None) -> None:
@@ -128,19 +128,19 @@ class RequestRefused(TokenpipeError, ValueError):
 
 
 def first_line(error: BaseException | str) -> str:
-    """Return what an error says without the lines that follow, which are the end of a log."""
+    """Return the first line of an error's text. Further lines may be the end of a log."""
     return str(error).split("\n", 1)[0]
 
 
 def afresh(error: _Error) -> _Error:
-    """Return an exception that says the same and was raised nowhere; cause and notes are kept.
+    """Return a copy of an exception without its traceback. Cause and notes are kept.
 
-    For an error that is raised more than once: a raise adds its frames to the exception, which
-    keeps them, and all that they hold, alive.
+    Use it for an error that is raised more than once. Each raise adds stack frames to an exception,
+    and the exception keeps the frames and all their objects alive.
     """
     again = type(error).__new__(type(error), *error.args)
     again.__dict__.update(error.__dict__)
-    if "__notes__" in again.__dict__:  # of add_note(), from Python 3.11 on
+    if "__notes__" in again.__dict__:  # add_note() of Python 3.11 makes them
         again.__dict__["__notes__"] = list(again.__dict__["__notes__"])
     again.__cause__ = error.__cause__
     again.__suppress_context__ = error.__suppress_context__

@@ -1,4 +1,4 @@
-"""Name what happens: the events that `Pipeline.poll` returns. Does nothing."""
+"""Name the events that `Pipeline.poll` returns. Does nothing."""
 
 from __future__ import annotations
 
@@ -9,21 +9,21 @@ from tokenpipe.types import ErrorCode, FinishReason, Request, RescheduleReason
 
 @dataclass(frozen=True, slots=True)
 class Submitted:
-    """A client wants this request served."""
+    """A client submitted this request."""
 
     request: Request
 
 
 @dataclass(frozen=True, slots=True)
 class AbortRequested:
-    """A client gave this request up (or is gone). Answer with `cmd.abort(request)`."""
+    """A client cancelled this request, or the client is gone. Answer with `cmd.abort(request)`."""
 
     request: Request
 
 
 @dataclass(frozen=True, slots=True)
 class Finished:
-    """Outcome: the request ended; its client has the final output."""
+    """Outcome: the request has ended, and its client gets the final output."""
 
     request: Request
     handle: int
@@ -32,12 +32,12 @@ class Finished:
     stop_reason: int | str | None = None
     error: str | None = None
     error_code: ErrorCode = ErrorCode.NONE
-    error_field: str | None = None  # name of the request's field that is to blame, if one is
+    error_field: str | None = None  # name of the request's field that is to blame, or None
 
 
 @dataclass(frozen=True, slots=True)
 class Aborted:
-    """Outcome: the request was aborted. `handle` is None where it was not bound."""
+    """Outcome: the request was aborted. `handle` is None for a request that was not bound."""
 
     request: Request
     handle: int | None
@@ -46,7 +46,10 @@ class Aborted:
 
 @dataclass(frozen=True, slots=True)
 class Rescheduled:
-    """Outcome: the binding is over, the request is not; its ids so far are what to go on from."""
+    """Outcome: the binding has ended, the request has not.
+
+    A new binding continues after `output_token_ids`, which are all tokens so far.
+    """
 
     request: Request
     handle: int
@@ -56,7 +59,7 @@ class Rescheduled:
 
 @dataclass(frozen=True, slots=True)
 class PrefillDone:
-    """Outcome of a prefill-only binding: its first token(s), to be bound again elsewhere."""
+    """Outcome of a prefill-only binding: the request has its first tokens. Bind it again."""
 
     request: Request
     handle: int
@@ -65,7 +68,7 @@ class PrefillDone:
 
 @dataclass(frozen=True, slots=True)
 class Released:
-    """The slot's memory may be reused. Comes once per handle, never before its outcome."""
+    """The slot of a handle may be used again. It comes once, and not before the outcome."""
 
     request: Request
     handle: int
@@ -74,7 +77,7 @@ class Released:
 
 @dataclass(frozen=True, slots=True)
 class RankUp:
-    """All TP ranks of a DP rank said hello; binds carry this incarnation."""
+    """All TP ranks of a DP rank are connected. Binds carry this incarnation."""
 
     dp_rank: int
     incarnation: int
@@ -82,7 +85,7 @@ class RankUp:
 
 @dataclass(frozen=True, slots=True)
 class RankLost:
-    """A worker of this DP rank is gone or gave up."""
+    """A worker of this DP rank is dead or reported a failure."""
 
     dp_rank: int
     reason: str
@@ -90,7 +93,7 @@ class RankLost:
 
 @dataclass(frozen=True, slots=True)
 class ProcessorLost:
-    """A processor died; the requests bound through it ended with an error."""
+    """A processor died. The requests that were bound to its ranks ended with an error."""
 
     processor: int
     reason: str
@@ -98,14 +101,14 @@ class ProcessorLost:
 
 @dataclass(frozen=True, slots=True)
 class ProcessorUp:
-    """A processor came (back) up."""
+    """A processor is ready, at the start or after a restart."""
 
     processor: int
 
 
 @dataclass(frozen=True, slots=True)
 class ClientLost:
-    """A client is gone; an AbortRequested follows for each of its live requests."""
+    """A client is gone. An AbortRequested follows for each of its live requests."""
 
     client: int
     name: str
@@ -114,7 +117,7 @@ class ClientLost:
 
 @dataclass(frozen=True, slots=True)
 class Mismatch:
-    """TP ranks disagree (policy "verify"): the first step and handle where they do."""
+    """TP ranks have different tokens (`tp_policy: verify`). `step` and `handle` are the first."""
 
     dp_rank: int
     tp_rank: int

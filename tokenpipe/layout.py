@@ -1,4 +1,4 @@
-"""Say what a topology comes to: its processes, its lanes, who owns which socket. Starts nothing."""
+"""List the processes and lanes of a topology, and the owner of each socket. Starts nothing."""
 
 from __future__ import annotations
 
@@ -20,34 +20,34 @@ OWN = "own process"
 
 
 class ProcessEntry(NamedTuple):
-    """A process, or a part that lives inside of another one."""
+    """A process, or a role inside another process."""
 
     role: str
     rank: str
-    runs_in: str  # a process of its own, or whose
+    runs_in: str  # "own process", or role and rank of the other process
     started_by: str
     owns: str
 
 
 class LaneEntry(NamedTuple):
-    """A socket in the instance's directory; its receiver binds and owns it."""
+    """A lane: a socket in the instance's directory. The receiver binds and owns it."""
 
     socket: str
     carries: str
     sender: str
     receiver: str
-    most_bytes: int  # unacknowledged, kept at the sender
+    most_bytes: int  # bound of the unacknowledged bytes, which the sender keeps
 
 
 class Layout(NamedTuple):
-    """Everything one instance is made of. Lanes of clients exist once that client attaches."""
+    """All parts of an instance. The lanes of a client exist once the client attaches."""
 
     directory: str
     processes: tuple[ProcessEntry, ...]
     lanes: tuple[LaneEntry, ...]
 
     def to_json_dict(self, topology: Topology) -> dict[str, Any]:
-        """Return plain values for JSON, with the effective configuration."""
+        """Return plain values for JSON, with the whole configuration."""
         return {
             "directory": self.directory,
             "processes": [process._asdict() for process in self.processes],
@@ -57,7 +57,7 @@ class Layout(NamedTuple):
 
 
 def layout_of(topology: Topology) -> Layout:
-    """Work out processes and lanes of a topology."""
+    """Return the processes and lanes of a topology."""
     base = topology.runtime_dir or "<private runtime directory>"
     return Layout(
         f"{base}/{topology.name or '<random>'}",

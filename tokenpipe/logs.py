@@ -1,7 +1,7 @@
-"""Set up a process's log once: for people or as JSON lines; and say often what happens often, once.
+"""Set up the log of a process, for people or as JSON lines, and limit the rate of its lines.
 
-Rooms only call `logging.getLogger("tokenpipe.<room>")`; what a line carries beside its message goes
-into `extra={"fields": {...}}`. Only a process's entry point sets up.
+A room calls `logging.getLogger("tokenpipe.<room>")`. Values beside the message go into
+`extra={"fields": {...}}`. Only the entry point of a process sets up the log.
 """
 
 from __future__ import annotations
@@ -28,9 +28,10 @@ def set_up_logs(
     level: str = "info",
     stream: TextIO | None = None,
 ) -> logging.Logger:
-    """Send the log of this process to `stream` (stderr), replacing an earlier set-up.
+    """Send the log of this process to `stream` (default: stderr). Replaces an earlier set-up.
 
-    `also` names loggers of other packages whose lines are to look the same.
+    `also` names loggers of other packages that get the same format. Raises ConfigError for an
+    unknown level or form.
     """
     if level not in LEVELS:
         raise ConfigError(f"log level must be one of {', '.join(LEVELS)} (got {level!r})")
@@ -42,7 +43,7 @@ def set_up_logs(
         logger = logging.getLogger(name)
         logger.handlers[:] = [handler]
         logger.setLevel(level.upper())
-        logger.propagate = False  # an engine's own root handlers would print every line again
+        logger.propagate = False  # root handlers of an engine would print every line again
     return logging.getLogger("tokenpipe")
 
 
@@ -51,7 +52,7 @@ def _form(form: LogFormat) -> type[_Json] | type[_Human]:
 
 
 class RateLimit:
-    """Let at most one line per key and period through; say how many were held back since."""
+    """Lets one line per key and period pass, and counts the lines that it holds back."""
 
     def __init__(self, period_s: float, clock: Callable[[], float]) -> None:
         self._period_s = period_s
@@ -60,7 +61,7 @@ class RateLimit:
         self._held: dict[str, int] = {}
 
     def passes(self, key: str) -> int | None:
-        """Return how many of `key` were held back before this one, None to hold this one too."""
+        """Return how many lines of `key` were held back before this one; None: hold this one."""
         now = self._clock()
         last = self._last.get(key)
         if last is not None and now - last < self._period_s:
@@ -70,7 +71,7 @@ class RateLimit:
         return self._held.pop(key, 0)
 
     def log(self, logger: logging.Logger, level: int, key: str, message: str) -> None:
-        """Log `message` where `key` may pass, with the number of those held back."""
+        """Log `message` if `key` may pass, with the number of lines held back."""
         held = self.passes(key)
         if held is not None:
             more = f" ({held} more like this were not logged)" if held else ""
@@ -103,7 +104,7 @@ class _Json(logging.Formatter):
             "level": record.levelname.lower(),
             "logger": record.name,
             **self._who,
-            "pid": record.process,  # of now: a set-up may be inherited by a fork
+            "pid": record.process,  # not from the set-up, which a fork inherits
             "message": record.getMessage(),
             **_fields(record),
         }

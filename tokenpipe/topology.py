@@ -1,7 +1,7 @@
-"""Say, once, what one instance is made of: a frozen value from YAML or from Python.
+"""The configuration of one instance: a frozen value from YAML or from Python.
 
-Whatever is wrong with it is said before anything starts, all of it at once, as a ConfigError whose
-lines read `file:line: key.path: what (got ...)`. An empty file is a valid topology.
+A ConfigError lists all problems at once, before anything starts. Its lines have the form
+`file:line: key.path: problem (got ...)`. An empty file is a valid topology.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def _path(value: Any) -> Any:
 
 
 Count = Annotated[int, Field(ge=1, le=1024)]
-# A description says what its number counts, for who gave something else.
+# The description is the unit. An error shows it where the value is not a number.
 Bytes = Annotated[int, Field(ge=1024, le=1 << 40, description="bytes as a plain integer")]
 Seconds = Annotated[
     float, Field(gt=0, le=86_400, allow_inf_nan=False, description="seconds as a number")
@@ -43,67 +43,67 @@ TokenId = Annotated[int, Field(ge=0, lt=1 << 31)]
 TokenIds = Annotated[tuple[TokenId, ...], BeforeValidator(_tuple)]
 Directory = Accepts[Annotated[Path, BeforeValidator(_path)] | None, str]
 FilePath = Accepts[Annotated[Path, BeforeValidator(_path)] | None, str]
-# Anything that can be one file name; how long a socket's path may get is for the transport to say.
+# Any plain file name. `instance` checks the length of the socket paths that it leads to.
 Name = Annotated[str, Field(min_length=1, max_length=100, pattern=r"^[^./\pC][^/\pC]*$")]
 
 
 class Processors(FrozenConfig, frozen=True):
-    """How rows are turned into output: in processes of their own, or inline in the engine's."""
+    """The processors, which turn rows into output."""
 
-    mode: Literal["process", "inline"] = "process"
-    count: Count | None = None  # None: one per DP rank, at most the cores
+    mode: Literal["process", "inline"] = "process"  # inline: one processor in the engine's process
+    count: Count | None = None  # None: one per DP rank, at most one per core
 
 
 class Bounds(FrozenConfig, frozen=True):
-    """Most bytes that each queue may hold."""
+    """The most bytes that each queue may hold."""
 
     lane_bytes: Bytes = 64 * _MIB  # unacknowledged frames of one lane, at their sender
-    max_frame_bytes: Bytes = 16 * _MIB  # one frame; a larger one is refused by either end
+    max_frame_bytes: Bytes = 16 * _MIB  # one frame; both ends refuse a larger one
     client_window_bytes: Bytes = 4 * _MIB  # unacknowledged output frames of one client
-    merge_bytes: Bytes = 64 * _MIB  # unsent output of one client, past its window
+    merge_bytes: Bytes = 64 * _MIB  # output of one client that is not sent yet
     stream_bytes: Bytes = 4 * _MIB  # output of one request that its consumer has not taken
     park_bytes: Bytes = 4 * _MIB  # rows of one rank that came before their bind
 
 
 class Timeouts(FrozenConfig, frozen=True):
-    """Longest waits, in seconds."""
+    """The longest waits, in seconds."""
 
-    startup_s: Seconds = 30.0  # a child, a peer: from start to its welcome
-    publish_s: Seconds = 5.0  # publish() at a full lane, backpressure "block"
-    drained_s: Seconds = 10.0  # a drained row, while its rank shows life
-    park_s: Seconds = 5.0  # a bind whose rows came first
-    gap_s: Seconds = 1.0  # frames that are to be sent again
-    close_s: Seconds = 5.0  # the end/ack exchange of a lane, and a child's exit
-    client_ahead_s: Seconds = 5.0  # rows that a client waits for, having later ones
-    stuck_s: Seconds = 10.0  # a process of `serve` without a sign of life is reported
+    startup_s: Seconds = 30.0  # from the start of a process to ready
+    publish_s: Seconds = 5.0  # of publish() for room on a full lane, with backpressure "block"
+    drained_s: Seconds = 10.0  # for a drained row, while its rank gives signs of life
+    park_s: Seconds = 5.0  # of rows for their bind
+    gap_s: Seconds = 1.0  # for lost frames to be sent again
+    close_s: Seconds = 5.0  # for the acknowledgement of a lane's end, and for a child's exit
+    client_ahead_s: Seconds = 5.0  # of a client for missing rows before later rows
+    stuck_s: Seconds = 10.0  # for a sign of life of a process of `serve`
 
 
 class Policies(FrozenConfig, frozen=True):
-    """What follows where a process dies after its start, or falls silent.
+    """Says what follows if a process dies after its start, or gives no sign of life.
 
-    `fail` ends the pipeline, or the server, with an error. `engine`, `worker`, `api` and
-    `lost_rank` are for `serve`.
+    `fail` ends the pipeline or the server with an error. `engine`, `worker`, `api` and `lost_rank`
+    apply only to `serve`.
     """
 
     engine: Literal["restart", "fail"] = "fail"
     processor: Literal["restart", "fail"] = "restart"
     worker: Literal["restart", "fail"] = "restart"
     api: Literal["restart", "fail"] = "restart"
-    restarts: Annotated[int, Field(ge=1, le=1_000_000)] = 3  # of one process, within
-    within_s: Seconds = 60.0
-    on_stuck: Literal["report", "kill"] = "report"  # a process silent for timeouts.stuck_s
-    lost_rank: Literal["move", "end"] = "move"  # its requests go on at another, or end
+    restarts: Annotated[int, Field(ge=1, le=1_000_000)] = 3  # the most restarts of one process
+    within_s: Seconds = 60.0  # the period that `restarts` counts in
+    on_stuck: Literal["report", "kill"] = "report"  # a process without a sign of life
+    lost_rank: Literal["move", "end"] = "move"  # its requests continue on another rank, or end
 
 
 class Api(FrozenConfig, frozen=True):
     """The HTTP server of `serve`."""
 
     host: Annotated[str, Field(min_length=1, max_length=255)] = "127.0.0.1"
-    port: Annotated[int, Field(ge=0, le=65_535)] = 8000  # 0: any that is free, said in the log
-    workers: Annotated[int, Field(ge=1, le=256)] = 1  # 1: no fork at all
-    timeout_graceful_shutdown: Seconds = 30.0  # for open streams, from the first signal
-    timeout_send: Seconds = 60.0  # a reader that took nothing for so long is cut off
-    model: Annotated[str, Field(min_length=1, max_length=255)] = "tokenpipe"  # its name in answers
+    port: Annotated[int, Field(ge=0, le=65_535)] = 8000  # 0: any free port; the log names it
+    workers: Annotated[int, Field(ge=1, le=256)] = 1  # 1: the server does not fork
+    timeout_graceful_shutdown: Seconds = 30.0  # time for open streams after the first signal
+    timeout_send: Seconds = 60.0  # a connection that takes no byte for this time is closed
+    model: Annotated[str, Field(min_length=1, max_length=255)] = "tokenpipe"  # name in responses
     chat_template: FilePath = default(None)  # None: the one beside the tokenizer
     max_body_bytes: Bytes = 16 * _MIB
     backlog: Annotated[int, Field(ge=1, le=65_535)] = 2048
@@ -111,19 +111,19 @@ class Api(FrozenConfig, frozen=True):
 
 
 class Log(FrozenConfig, frozen=True):
-    """What the processes' own log lines look like."""
+    """The log lines of all processes."""
 
     format: Literal["human", "json"] = "human"
     level: Literal["debug", "info", "warning", "error"] = "info"
 
 
 class Topology(FrozenConfig, frozen=True):
-    """One instance: its ranks, processors, clients, bounds and deadlines.
+    """The ranks, processors, clients, bounds and deadlines of one instance.
 
-    Construction raises ConfigError for unknown keys, wrong types and impossible combinations.
+    The constructor raises ConfigError for unknown keys, wrong types and conflicts.
     """
 
-    name: Name | None = None  # None: a random one; a living instance's is refused
+    name: Name | None = None  # None: a random name; the name of a living instance is refused
     data_parallel_size: Annotated[int, Field(ge=1, le=MAX_DP)] = 1
     tensor_parallel_size: Count = 1
     tp_policy: Literal["leader", "verify"] = "leader"
@@ -133,8 +133,8 @@ class Topology(FrozenConfig, frozen=True):
     tokenizer: FilePath = default(None)  # a tokenizer.json; None: requests have no text
     eos_token_ids: Accepts[TokenIds, list[int]] = default(())
     processors: Accepts[Processors, Mapping[str, Any]] = default(Processors())
-    clients: Count = 8  # at most so many at a time
-    max_queued_requests: Annotated[int, Field(ge=0, le=1_000_000)] = 8192  # `serve`: without a slot
+    clients: Count = 8  # the most clients at a time
+    max_queued_requests: Annotated[int, Field(ge=0, le=1_000_000)] = 8192  # in `serve`, not bound
     backpressure: Literal["block", "fail"] = "block"
     bounds: Accepts[Bounds, Mapping[str, Any]] = default(Bounds())
     timeouts: Accepts[Timeouts, Mapping[str, Any]] = default(Timeouts())
@@ -142,11 +142,11 @@ class Topology(FrozenConfig, frozen=True):
     policies: Accepts[Policies, Mapping[str, Any]] = default(Policies())
     log: Accepts[Log, Mapping[str, Any]] = default(Log())
     runtime_dir: Directory = default(None)  # where the instance's private directory is made
-    log_dir: Directory = default(None)  # None: inside the instance's directory, gone with it
+    log_dir: Directory = default(None)  # None: in the instance's directory, removed with it
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Self:
-        """Read a YAML file."""
+        """Read a YAML file. Raises ConfigError."""
         try:
             text = Path(path).read_text(encoding="utf-8")
         except (OSError, UnicodeDecodeError) as error:
@@ -156,19 +156,19 @@ class Topology(FrozenConfig, frozen=True):
 
     @classmethod
     def from_json_dict(cls, values: Mapping[str, Any]) -> Self:
-        """Make the topology that `to_json_dict` wrote."""
+        """Make a topology from the values of `to_json_dict`."""
         return cls.checked(dict(values))
 
     def to_json_dict(self) -> dict[str, Any]:
-        """Return plain values for JSON: all keys, the number of processors filled in."""
+        """Return plain values for JSON: all keys, with the number of processors filled in."""
         values: dict[str, Any] = self.model_dump(mode="json")
         values["processors"]["count"] = self.processor_count
         return values
 
     def replaced(self, **changes: Any) -> Self:
-        """Return a copy with some keys changed, checked again; a section may be given in part.
+        """Return a copy with some keys changed. It is checked again. Raises ConfigError.
 
-        This is how a command line beats a file: `t.replaced(clients=2, processors={"count": 1})`.
+        A section may be given in part: `t.replaced(clients=2, processors={"count": 1})`.
         """
         values = self.model_dump(exclude_unset=True)
         for key, value in changes.items():
@@ -179,25 +179,25 @@ class Topology(FrozenConfig, frozen=True):
 
     @property
     def processor_count(self) -> int:
-        """Processors of the pool: as given, else one per DP rank, at most the cores."""
+        """The number of processors: the given one, else one per DP rank, at most one per core."""
         if self.processors.mode == "inline":
             return 1
         return self.processors.count or min(self.data_parallel_size, _cores())
 
     def processor_of(self, dp_rank: int) -> int:
-        """Return the one processor that owns a DP rank."""
+        """Return the processor that owns a DP rank. Raises ValueError for an unknown rank."""
         if not 0 <= dp_rank < self.data_parallel_size:
             raise ValueError(f"there is no DP rank {dp_rank} of {self.data_parallel_size}")
         return dp_rank * self.processor_count // self.data_parallel_size
 
     def ranks_of(self, processor: int) -> tuple[int, ...]:
-        """Return the DP ranks that a processor owns: at least one, side by side."""
+        """Return the DP ranks that a processor owns: at least one, consecutive."""
         ranks = range(self.data_parallel_size)
         return tuple(dp for dp in ranks if self.processor_of(dp) == processor)
 
     @property
     def workers(self) -> tuple[tuple[int, int], ...]:
-        """All (DP rank, TP rank), in order."""
+        """All workers as (DP rank, TP rank), in order."""
         tp_ranks = range(self.tensor_parallel_size)
         return tuple((dp, tp) for dp in range(self.data_parallel_size) for tp in tp_ranks)
 
@@ -211,7 +211,7 @@ class Topology(FrozenConfig, frozen=True):
             what = f"more processors than the {dp} DP rank(s) (got {count})"
             yield Conflict(at, what, (mode, ranks))
         if self.api.workers > self.clients:
-            what = f"more than clients {self.clients}: each is one (got {self.api.workers})"
+            what = f"more than clients {self.clients}: each is a client (got {self.api.workers})"
             yield Conflict(("api", "workers"), what, (("clients",),))
         for i, token in enumerate(self.eos_token_ids):
             if self.vocab_size is not None and token >= self.vocab_size:
@@ -225,5 +225,5 @@ class Topology(FrozenConfig, frozen=True):
 
 @functools.cache
 def _cores() -> int:
-    # Read once: a process that pins itself later must not count its processors anew.
+    # Cached, because a process may pin itself to fewer cores later.
     return len(os.sched_getaffinity(0))

@@ -1,4 +1,4 @@
-"""What a request may ask for, and how it is refused."""
+"""Which parameters a request may have, and how wrong ones are refused."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 
 from tokenpipe._core import MAX_STOP_BYTES
 from tokenpipe.errors import FieldError
-from tokenpipe.types import Request, SamplingParams
+from tokenpipe.types import SamplingParams
 
 
 @pytest.mark.parametrize("ids", [[2, 3], (2, 3), range(2, 4), np.array([2, 3]), iter((2, 3))])
@@ -52,17 +52,6 @@ def test_wrong_stops_are_refused_by_name(wrong: dict[str, Any], why: str) -> Non
     with pytest.raises(FieldError, match=why) as caught:
         SamplingParams(**wrong)
     assert {caught.value.field} == set(wrong)
-
-
-def test_request_fields_are_the_json_object_in_extra() -> None:
-    def fields(extra: bytes) -> dict[str, Any]:
-        return Request(1, "", 0, (1,), SamplingParams(), extra=extra).request_fields
-
-    assert fields(b"") == {}
-    assert fields('{"priority": 3, "größe": [null]}'.encode()) == {"priority": 3, "größe": [None]}
-    for raw in (b"[1]", b"\xff", b"{"):
-        with pytest.raises(ValueError):
-            fields(raw)
 
 
 @pytest.mark.parametrize(
