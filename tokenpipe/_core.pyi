@@ -1,4 +1,4 @@
-"""What csrc/ offers to Python."""
+"""The types of the C extension, which is built from csrc/."""
 
 from asyncio import AbstractEventLoop, Future
 from collections.abc import Awaitable, Callable, Sequence
@@ -12,7 +12,7 @@ from tokenpipe.types import OutputExtras, RequestOutput
 # numpy's own stubs call an array a Buffer from Python 3.12 on.
 _Array: TypeAlias = Buffer | NDArray[Any]
 
-# --- numbers, each defined in C and named once here and once where it is used ---------------------
+# --- numbers: C defines them, and Python reads them from here -------------------------------------
 
 WIRE_VERSION: int
 
@@ -22,7 +22,7 @@ KIND_STEP: int
 KIND_OUTPUT: int
 KIND_CONTROL: int
 
-# of a handle, see types.make_handle
+# parts of a handle, for types.make_handle
 DP_BITS: int
 SLOT_BITS: int
 GENERATION_BITS: int
@@ -36,7 +36,7 @@ ROW_BAD_TOKEN: int
 ROW_FINISHED: int
 ROW_REFUSED: int
 
-# the place in types.FINISH_CODES
+# the index in types.FINISH_CODES
 FINISH_NONE: int
 FINISH_STOP: int
 FINISH_LENGTH: int
@@ -88,8 +88,8 @@ OUT_EXTRAS: int
 OUT_EXTRAS_OFFSET: int
 OUT_ERROR_CODE: int
 OUT_ERROR_FIELD: int
-OFFSET_UNKNOWN: int  # of a final row whose writer cannot know it: the stream ends where it stands
-NO_STOP: int  # of stop_reason and stop_string
+OFFSET_UNKNOWN: int  # offset of a final row from a writer that does not know the stream's length
+NO_STOP: int  # value of stop_reason and stop_string for none
 
 # types.RequestOutputKind
 OUTPUT_CUMULATIVE: int
@@ -127,12 +127,12 @@ CAUSE_MEMORY: int
 CAUSE_TEXT: int
 CAUSE_EXTRAS: int
 
-# the first value of what Inbox.feed returns
-NOTE_ENDED: int
-NOTE_AHEAD: int
-NOTE_SLOW: int
-NOTE_TORN: int
-NOTE_APART: int
+# The kind of a note, the first value of each tuple that Inbox.feed returns.
+NOTE_ENDED: int  # the request has ended
+NOTE_AHEAD: int  # the row came before earlier rows
+NOTE_SLOW: int  # more output waits than may wait
+NOTE_TORN: int  # text before the row is missing
+NOTE_APART: int  # extras before the row are missing
 
 # flags of a word of a Vocab
 WORD_NONE: int
@@ -140,8 +140,8 @@ WORD_SPECIAL: int
 WORD_ADDED: int
 WORD_BYTE: int
 MAX_WORD: int  # bytes of a word of a Vocab
-MAX_ERROR: int  # of an error and its field together, in UTF-8
-MAX_STOP_BYTES: int  # of all stop strings of a request, in UTF-8
+MAX_ERROR: int  # bytes of an error and its field together
+MAX_STOP_BYTES: int  # bytes of all stop strings of a request
 
 # What SendWindow.send returns. 0: the frame is taken. SENT_FIRST: the same, and it is the only
 # frame that is kept. SENT_LOOK: the same, and it is time to look for acknowledgements.
@@ -151,7 +151,7 @@ SEND_CLOSED: int  # there is no receiver, or this is a forked child
 SEND_MISADDRESSED: int
 SEND_FULL: int
 SEND_REFUSED: int  # put() said False
-FRAME_OVERHEAD: int  # bytes charged for a retained frame beside its own
+FRAME_OVERHEAD: int  # bytes that a kept frame counts in addition to its length
 
 # --- frames -------------------------------------------------------------------------------------
 
@@ -160,7 +160,7 @@ def check_value(value: Buffer, max_depth: int, /) -> None: ...
 def unpack_step(frame: Buffer, /) -> tuple[tuple[int, ...], dict[int, bytes]]: ...
 def unpack_output(frame: Buffer, /) -> tuple[tuple[int, ...], dict[int, bytes]]: ...
 
-# Columns are contiguous buffers by id.
+# Columns: contiguous buffers by id.
 def pack_step(header: tuple[int, ...], columns: dict[int, Any], /) -> bytes: ...
 def split_text(lengths: Buffer, width: int, text: Buffer, /) -> list[str]: ...
 def pack_output(header: tuple[int, ...], columns: dict[int, Any], /) -> bytes: ...
@@ -172,7 +172,7 @@ class SocketSend:
         self, send: Callable[[bytes, int], object], flags: int, again: type[BaseException]
     ) -> None: ...
     def __call__(self, frame: bytes, /) -> bool: ...
-    idle: bool  # False from each call on, until it is set
+    idle: bool  # each call sets it to False
 
 class SocketRecv:
     """Takes messages of a ROUTER with recv(flags), which raises `again` where there is none."""
@@ -218,11 +218,13 @@ class StepPacker:
 
     Takes C-contiguous buffers: handles, drained int64; tokens, lp_k, lp_ids, lp_ranks int32 or
     int64; counts uint16, int32 or int64; status, extras uint8; extras_len uint32; lp_values
-    float32. A row with a token outside 0..vocab_size-1 becomes BAD_TOKEN; anything else that is
-    wrong is a RowError.
-    Each has one dimension. `pack_next` takes the header from `window`, and all values of which
-    `convert(value, letter, name)` makes such a buffer. A step counts once the window took it;
-    `withdraw` forgets one that it did not take. `last_step` is the newest step that it took.
+    float32. Each has one dimension. A row with a token outside 0..vocab_size-1 becomes BAD_TOKEN.
+    Any other wrong value is a RowError.
+
+    `pack_next` takes the header from `window`. It also takes values of other types, of which
+    `convert(value, letter, name)` makes such a buffer. A step counts once the window has taken it;
+    `withdraw` forgets a step that the window has not taken. `last_step` is the newest step that
+    counts.
     """
 
     def __init__(
@@ -302,7 +304,7 @@ class _ExtrasReader(Protocol):
     def usage(self, output_tokens: int, cached: int, /) -> tuple[int, int | None]: ...
 
 class Inbox:
-    """The map from request key to Stream. It holds them weakly, and reports a dropped one."""
+    """Maps request keys to streams. It holds the streams weakly, and reports a dropped one."""
 
     depth: int  # tokens per row of the last frame; read-only
 
@@ -362,7 +364,7 @@ class _Decoder(Protocol):
     def copy(self) -> Self: ...
 
 class Vocab:
-    """The text of each token id. A form is (bytes of all words, sizes as u16)."""
+    """The text of each token id. Each argument with words is (bytes of all words, sizes as u16)."""
 
     def __new__(
         cls,
@@ -376,11 +378,12 @@ class Vocab:
     ) -> Self: ...
     def __len__(self) -> int: ...
 
-# skip special tokens, spaces between them, include the stop, stop strings, end of the prompt,
-# prompt is longer
+# postprocess.TextOptions
 _TextOptions = tuple[bool, bool, bool, tuple[str, ...], Sequence[int], bool]
 
 class Text:
+    """The text of one sequence: `feed` returns (new text, tokens read, index of the stop or -1)."""
+
     def __new__(cls, vocab: Vocab, options: _TextOptions) -> Self: ...
     def feed(self, token_ids: Sequence[int], quiet: int = 0, /) -> tuple[str, int, int]: ...
     def end(self) -> str: ...
@@ -391,6 +394,8 @@ class Text:
 _TableEvents = list[tuple[int, int, int, int, int]] | None
 
 class Table:
+    """The bindings of one processor: it takes step frames and makes output frames."""
+
     def __new__(
         cls,
         processor: int,
