@@ -10,7 +10,7 @@ import pytest
 from tests.client.engine import fake_engine, only_listen
 from tests.client.rig import core_of, opened
 from tests.conftest import eventually
-from tokenpipe.client.flush import flush
+from tokenpipe.client.send_cancels import send_cancels
 from tokenpipe.client.sending import send_requests
 from tokenpipe.errors import FrameTooLarge
 from tokenpipe.topology import Topology
@@ -65,7 +65,7 @@ def test_a_request_that_was_sent_before_an_exception_is_cancelled(runtime_dir: P
             send_requests(lanes, core, core.expand([1], SamplingParams(n=2), "r"))
         lanes.send = sent  # type: ignore[method-assign]
         assert len(core) == core.abort("r") == 0
-        flush(lanes, core)
+        send_cancels(lanes, core)
         assert eventually(lambda: len(engine.heard) == 4)
         keys = [message.key for message in engine.heard[:2]]
         assert engine.heard[2:] == [Cancel(key) for key in keys]

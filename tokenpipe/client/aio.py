@@ -19,9 +19,9 @@ from tokenpipe.topology import Topology
 from tokenpipe.types import SamplingParams
 
 from .client_core import ClientCore
-from .flush import flush
 from .lanes import Lanes
 from .opening import open_lanes
+from .send_cancels import send_cancels
 from .sending import send_requests
 from .streams import AsyncSamples, AsyncStream
 
@@ -178,7 +178,7 @@ class AsyncClient:
             now = time.monotonic()
             more = core.error is None and lanes.read(core, now, core.frames_at_once)
             lanes.applied()
-            flush(lanes, core)
+            send_cancels(lanes, core)
             if more:
                 self._soon()
             self._arm(now)

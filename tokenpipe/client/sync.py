@@ -18,10 +18,10 @@ from tokenpipe.types import RequestOutput, SamplingParams
 from tokenpipe.wire import Cancel, OutputFrame
 
 from .client_core import ClientCore
-from .flush import flush
 from .frame_queue import FrameQueue
 from .lanes import Lanes
 from .opening import open_lanes
+from .send_cancels import send_cancels
 from .sending import send_requests
 from .streams import SyncStream
 
@@ -139,7 +139,7 @@ class Client:
         """Ask the engine to end all live requests of `generate` with this id; return how many."""
         self._check()
         count = self._core.abort(request_id)
-        flush(self._lanes, self._core)
+        send_cancels(self._lanes, self._core)
         return count
 
     def frames(self, timeout_s: float | None = None) -> Iterator[OutputFrame]:
@@ -198,7 +198,7 @@ class Client:
                 lanes.applied()
             lanes.tick(now)
             core.tick(now)
-            flush(lanes, core)
+            send_cancels(lanes, core)
             if self._progress() != before or sink.error is not None:
                 return True
             if until is not None and now >= until:

@@ -7,7 +7,7 @@ from pathlib import Path
 from tests.client.engine import fake_engine, only_listen
 from tests.client.rig import Kept, core_of, opened
 from tests.conftest import eventually
-from tokenpipe.client.flush import flush
+from tokenpipe.client.send_cancels import send_cancels
 from tokenpipe.topology import Topology
 from tokenpipe.types import SamplingParams
 from tokenpipe.wire import Cancel
@@ -15,7 +15,7 @@ from tokenpipe.wire import Cancel
 
 def test_nothing_to_say_sends_nothing(runtime_dir: Path) -> None:
     with fake_engine(runtime_dir, only_listen) as engine, opened(engine) as lanes:
-        flush(lanes, core_of(lanes))
+        send_cancels(lanes, core_of(lanes))
         assert lanes.sent == 0 and engine.heard == []
 
 
@@ -25,7 +25,7 @@ def test_many_messages_are_few_frames_in_the_order_of_their_making(runtime_dir: 
         streams = core.open(core.expand([1], SamplingParams(n=5000)))
         for stream in streams:
             stream.drop()
-        flush(lanes, core)
+        send_cancels(lanes, core)
         assert lanes.sent == 2 and core.take_outgoing() == []
         assert eventually(lambda: len(engine.heard) == 5000)
         assert engine.heard == [Cancel(stream.key) for stream in streams]
@@ -39,16 +39,16 @@ def test_what_the_lane_does_not_take_waits_for_the_next_time(runtime_dir: Path) 
         streams = core.open(core.expand([1], SamplingParams(n=20_000)))
         for stream in streams:
             stream.drop()
-        flush(lanes, core)
+        send_cancels(lanes, core)
         sent = lanes.sent
         assert 0 < sent < 5
-        flush(lanes, core)
+        send_cancels(lanes, core)
         assert lanes.sent == sent
         engine._silent = False
 
         def all_heard() -> bool:
             Kept().read(lanes)
-            flush(lanes, core)
+            send_cancels(lanes, core)
             return len(engine.heard) == 20_000
 
         assert eventually(all_heard)

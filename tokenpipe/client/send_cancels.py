@@ -1,4 +1,4 @@
-"""Send the core's messages to the engine."""
+"""Send the cancels of a client's core to the engine."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from .lanes import Lanes
 _MESSAGES_PER_FRAME = 4096
 
 
-def flush(lanes: Lanes, core: ClientCore[Any]) -> None:
-    """Send the core's messages as far as the lane has room. The rest waits for the next turn."""
+def send_cancels(lanes: Lanes, core: ClientCore[Any]) -> None:
+    """Send the core's cancels as far as the lane has room. The others wait for the next turn."""
     messages = core.take_outgoing()
     for start in range(0, len(messages), _MESSAGES_PER_FRAME):
         if not lanes.try_send(messages[start : start + _MESSAGES_PER_FRAME]):
