@@ -56,7 +56,8 @@ static int inbox_traverse(Inbox *self, visitproc visit, void *arg) {
 }
 
 static int inbox_clear(Inbox *self) {
-    /* The types and the items stay: the streams may live longer, and their consumers may still call. */
+    /* The types and the items stay: the streams may live longer than the inbox, and consumers may still call
+     * their methods. */
     Py_CLEAR(self->loop);
     Py_CLEAR(self->on_drop);
     while (self->wake_count > self->woken) {

@@ -1,4 +1,4 @@
-/* The basis: the rows of the last frame of a rank that was applied. A frame without handles continues them.
+/* The basis: the rows of a rank's last applied frame. A frame without handles continues them.
  */
 #ifndef TP_TABLE_BASIS_H
 #define TP_TABLE_BASIS_H
@@ -13,17 +13,18 @@ typedef struct tp_basis {
     uint64_t instance, sender, seq; /* of the frame */
     int64_t *handles;
     uint32_t *position; /* tokens of each row's handle after the frame */
-    struct tp_binding *
-        *bindings;           /* the bindings that a run found, or NULL; each may have another handle now */
+    /* Found when frames were last applied together, or NULL. Each may have another handle now. */
+    struct tp_binding **bindings;
     uint32_t rows, capacity; /* rows 0: there is no basis */
-    int mixed; /* a run failed, because a row is not plain; that row is probably not in the next frame */
+    /* Frames could not be applied together, because a row is not plain. A frame with handles clears it. */
+    int mixed;
 } tp_basis;
 
 /* Gives a frame without handles the rows of the basis. TP_E_BASIS: the frame does not follow the basis. */
 tp_result tp_basis_take(tp_basis *basis, tp_step_view *v);
 /* Sets the basis to a frame that was applied. */
 void tp_basis_keep(tp_basis *basis, const tp_step_view *v);
-/* Whether a frame without handles follows the basis, or the `ahead` frames that will be applied first. */
+/* Whether a frame without handles follows the basis after `ahead` more frames are applied. */
 static inline int tp_basis_leads_to(const tp_basis *basis, uint32_t ahead, const tp_step_view *v) {
     return basis->rows == v->rows && v->lane.seq == basis->seq + 1 + ahead &&
            v->lane.sender == basis->sender && v->lane.instance == basis->instance;

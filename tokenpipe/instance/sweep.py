@@ -78,8 +78,9 @@ def remove_directory(directory: Path) -> None:
 def sweep(base: Path) -> Iterator[Swept]:
     """Remove the dead instances below `base`, one by one; yield the result of each.
 
-    An instance is dead where no process holds any of its locks. A directory without one, as an
-    earlier end left it for a file that is not ours, stays; what somebody else owns is passed over.
+    An instance is dead where no process holds any of its locks. A directory without locks and
+    information file stays: an earlier end left it, because it has a file that is not ours. A
+    directory that is not private to this user is skipped.
     """
     if not base.is_dir():
         return

@@ -125,8 +125,8 @@ class Pipeline:
         """Wait until `poll` has an event, at most `timeout_s`. Return False once it is closed.
 
         `while pipe.wait():` is a loop that ends with the pipeline. An inline processor works inside
-        this call, so an engine waits for its workers here. Raises `ProcessorFailed` after all
-        events are read where a dead processor is not started again.
+        this call, so wait for workers with this call. If a dead processor is not started again,
+        raises `ProcessorFailed` once all events are read.
         """
         self._guard.check("Pipeline")
         end = None if timeout_s is None else self._clock() + timeout_s
@@ -145,8 +145,7 @@ class Pipeline:
     def poll(self) -> list[Event]:
         """Return the events since the last call, in order. Never blocks.
 
-        Raises `ProcessorFailed` after all events are read where a dead processor is not started
-        again.
+        If a dead processor is not started again, raises `ProcessorFailed` once all events are read.
         """
         self._guard.check("Pipeline")
         self._resources.claim.attend()

@@ -1,4 +1,7 @@
-"""Log, rate-limited, the rows and frames that belong to nobody. Their tokens reach no client."""
+"""Log the rows and frames that belong to nobody, with a rate limit.
+
+Their tokens reach no client.
+"""
 
 from __future__ import annotations
 

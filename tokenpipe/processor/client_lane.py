@@ -59,7 +59,7 @@ class OutputSender:
 
     @property
     def next_deadline(self) -> float:
-        """When `poll` is due although nothing came."""
+        """The time at which `poll` must be called if no message comes."""
         return self.lane.next_deadline
 
     def behind(self, now: float) -> bool:

@@ -1,4 +1,6 @@
-"""Run a model on PaddlePaddle: an executor that launches a step before it returns the last one.
+"""Run a model on PaddlePaddle: an executor that launches a step ahead.
+
+It launches each step before it returns the rows of the previous step.
 
 With depth 1, the rows of step N are returned right after step N+1 was launched. One thread does
 both, because another thread would wait for the GIL.
@@ -31,8 +33,9 @@ class ModelRunner:
     Args:
         model: see `Model`. Make it after `select_device`, so that its weights are on the device.
         device_id: number of the device. The cpu has only number 0.
-        depth: how many steps stay in flight while the next one is launched. None is 1 if launches
-            are asynchronous, else 0: a step's rows are returned before the next forward pass.
+        depth: how many steps stay in flight while the next one is launched. The default
+            (None) means 1 if launches are asynchronous, otherwise 0. With 0, a step's rows are
+            returned before the next forward pass.
         calls: the calls into the framework, for tests.
 
     Raises `ConfigError` where Paddle or the device does not exist. Call all methods in one thread.
@@ -93,7 +96,8 @@ class ModelRunner:
     def free(self, handle: int) -> bool:
         """Forget a request. Returns True if a step in flight may have a row of it.
 
-        The newest of these steps then names the handle as drained, so no forward pass delays it.
+        The newest of these steps then names the handle as drained, so the drained row does not wait
+        for another forward pass.
         """
         self._steady = None
         self._batch.free(handle)
@@ -145,7 +149,10 @@ class ModelRunner:
         return time.monotonic() - began
 
     def _step(self, tried: object) -> StepRows | None:
-        """Run any other step. `tried` is the result, or the RowsFailed, of a decode before it."""
+        """Run a step that is not steady.
+
+        `tried` is the result, or the RowsFailed, of a decode that `step` has already called.
+        """
         if self._failed is not None:
             raise afresh(self._failed)
         launched = self._batch.due

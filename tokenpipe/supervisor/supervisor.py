@@ -20,13 +20,14 @@ from .child_log import make_log_dir
 from .startup_report import startup_report
 
 READY_POLL_S = 0.05
-PUMP_PAUSE_S = 0.005  # a pump that never waits must not make a busy loop
+PUMP_PAUSE_S = 0.005  # if `pump` returns at once, this pause prevents a busy loop
 
 
 class Supervisor:
     """Owns the children that it starts. Use it from one thread, in the process that made it.
 
-    A loop of your own can wait on `fileno()`, which is readable while a death is not reported.
+    A loop of your own can wait on `fileno()`. It is readable from a death on,
+    until `poll` returns the death.
     """
 
     def __init__(
@@ -73,7 +74,7 @@ class Supervisor:
         return child
 
     def fileno(self) -> int:
-        """Return a descriptor that is readable while the death of a child is not reported."""
+        """Return a descriptor that is readable from a child's death until `poll` returns it."""
         return self._epoll.fileno()
 
     def poll(self, timeout_s: float = 0.0) -> list[Died]:
@@ -103,10 +104,10 @@ class Supervisor:
     ) -> None:
         """Wait until all children are ready: until every predicate returns None.
 
-        A predicate returns what the child still waits for; `child.missing` is the one of a child
-        with a Notifier. `pump(seconds)` waits for work that makes children ready, and does it.
-        Without a pump the predicates are called every 50 ms. Raises StartupError, which names the
-        child that died first, or all children that missed the deadline.
+        A predicate returns the phase that is missing. For a child with a Notifier use
+        `child.missing`. `pump(seconds)` waits for work that children need to become ready, and
+        does this work. Without a pump the predicates are called every 50 ms. Raises StartupError,
+        which names the child that died first, or all children that missed the deadline.
         """
         self._check("wait_ready")
         deadline = self._clock() + timeout_s

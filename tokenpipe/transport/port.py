@@ -9,8 +9,8 @@ class Port(Protocol):
     """An end of a lane that can be waited on.
 
     The descriptor alone does not say whether a message is there, because ZeroMQ's is
-    edge-triggered. `idle` is true after `recv` found nothing, until the port is used again. Only
-    then does a descriptor that is not readable mean that no message is there.
+    edge-triggered. `idle` is true after `recv` found nothing, until the port is used again. While
+    `idle` is true, and only then, an unreadable descriptor means that no message is there.
     """
 
     lane: str

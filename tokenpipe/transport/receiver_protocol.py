@@ -18,7 +18,7 @@ from .window import Gap, ReceiveWindow
 
 _COUNTERS = (
     "dropped_receiver",  # frames for an earlier incarnation of this receiver
-    "dropped_sender",  # frames of a process that is not the sender, or no longer
+    "dropped_sender",  # frames of a process that was never the sender, or no longer is
     "dropped_instance",  # frames of another instance
     "duplicate",
     "resend",  # requests to send missing frames again
@@ -103,7 +103,7 @@ class ReceiverProtocol:
     # --- what is applied ------------------------------------------------------------------------
 
     def apply(self) -> None:
-        """Note that all returned frames are applied; tell the sender where that ends the lane."""
+        """Note that all returned frames are applied. If this ends the lane, tell the sender."""
         self.unacked += self.window.apply(self.returned)
         if self._end_seq:
             self._finish()
@@ -201,7 +201,10 @@ class ReceiverProtocol:
             self._who(route, sender, now)
 
     def bad(self, route: bytes, frame: bytes) -> None:
-        """Count bytes that are not a frame. Answer another version with ours."""
+        """Count bytes that are not a frame.
+
+        If they are of another wire version, answer with the version of this receiver.
+        """
         self._counts["bad_frames"] += 1
         self._port.realign()
         version = messages.foreign_version(frame)

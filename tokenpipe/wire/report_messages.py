@@ -85,7 +85,10 @@ class RankClosed:
 
 @dataclass(frozen=True, slots=True)
 class RanksDiffer:
-    """A TP rank's tokens differ from the leader's. `step` and `handle` are the first that do."""
+    """A TP rank's tokens differ from the leader's.
+
+    `step` and `handle` name the first difference.
+    """
 
     dp: U32
     tp: U32
