@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from tests.worker.loop_fakes import FakeLane, FakePublisher, bind
-from tokenpipe.errors import LaneError, LaneFull, LaneLost, RequestRefused
+from tokenpipe.errors import LaneClosed, LaneError, LaneFull, LaneLost, RequestRefused
 from tokenpipe.notify import Notifier
 from tokenpipe.types import RowStatus
 from tokenpipe.wire import StepPlan
@@ -91,6 +91,23 @@ def test_steps_follow_one_another_and_a_freed_handle_is_drained() -> None:
 def test_freed_and_bound_in_one_plan_is_drained_and_never_admitted() -> None:
     executor, pub = run(FakeLane([StepPlan(1, (bind(5),), (5, 77))]))
     assert executor.calls == [] and seen(pub) == [([], [], [5, 77])]
+
+
+def test_plain_rows_go_out_as_other_rows_do() -> None:
+    class Plain(Counting):
+        def step(self) -> StepRows | None:
+            rows = super().step()
+            assert rows is not None
+            return StepRows(rows.handles, rows.tokens, plain=True)
+
+    def plans() -> FakeLane:
+        binds = (bind(5), bind(6), bind(7, REFUSED_KEY))
+        return FakeLane([StepPlan(1, binds)], [], [StepPlan(2, frees=(5,))], [])
+
+    errors = (None, None, LaneFull("full"), None, LaneFull("full"))
+    plain, other = run(plans(), *errors, executor=Plain()), run(plans(), *errors)
+    assert plain[1].frames == other[1].frames and len(other[1].frames) > 4
+    assert plain[1].log == other[1].log and plain[0].calls == other[0].calls
 
 
 def test_a_refused_request_ends_with_its_reason_and_the_others_go_on() -> None:
@@ -197,6 +214,22 @@ def test_an_executor_that_breaks_is_reported_and_ends_the_loop() -> None:
     with pytest.raises(RuntimeError, match="out of memory"):
         loop.run()
     assert pub.failures == ["out of memory"]
+
+
+def test_a_failure_that_cannot_be_reported_is_logged(caplog: pytest.LogCaptureFixture) -> None:
+    class Broken(Counting):
+        def step(self) -> StepRows | None:
+            raise RuntimeError("out of memory")
+
+    class Closed(FakePublisher):
+        def fail(self, error: str | BaseException) -> None:
+            raise LaneClosed("it is closed")
+
+    with pytest.raises(RuntimeError, match="out of memory"):
+        WorkerLoop(FakeLane([StepPlan(1, (bind(5),))]), Closed(), Broken()).run()
+    assert [record.message for record in caplog.records] == [
+        "the failure could not be reported to the processor: it is closed"
+    ]
 
 
 def test_a_dead_engine_ends_the_loop_and_is_no_failure_of_the_rank() -> None:

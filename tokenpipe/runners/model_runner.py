@@ -174,7 +174,7 @@ class ModelRunner:
         if self._at_once and step.in_place and not self._launcher.feeds_back:
             self._steady = self._batch.steady()
             if self._steady is not None:
-                self._steady_rows = StepRows(self._steady.handles, ())
+                self._steady_rows = StepRows(self._steady.handles, (), plain=True)
 
     def _arrived(self, step: InFlightStep) -> StepRows:
         try:

@@ -31,6 +31,7 @@ class StepRows:
         extras: data beside the tokens of some rows, by index of the row.
         drained: handles for which `free` returned True. No later step has a row of them. Name each
             of them once.
+        plain: True promises that only `handles` and `tokens` are set. It saves a little time.
     """
 
     handles: Any
@@ -40,6 +41,7 @@ class StepRows:
     status: Any = None
     extras: Mapping[int, RowExtras] | None = None
     drained: Sequence[int] = ()
+    plain: bool = False
 
 
 class Executor(Protocol):

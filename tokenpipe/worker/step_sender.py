@@ -1,4 +1,4 @@
-"""Publish the steps of a worker's loop: number the frames, and wait while the lane is full."""
+"""Publish a step of a worker's loop, and wait while the lane is full."""
 
 from __future__ import annotations
 
@@ -22,11 +22,7 @@ _log = logging.getLogger("tokenpipe.worker")
 
 
 class StepSender:
-    """Send the frames of a rank, in order.
-
-    `step` is the number of the newest frame. `muted`: all handles of the rank are dead, so nothing
-    is sent. `stopped`: nobody waits for a full lane any more.
-    """
+    """Send the frames of a rank. Set `stopped` when nobody waits for a full lane any more."""
 
     def __init__(
         self,
@@ -37,47 +33,42 @@ class StepSender:
         self._pub = pub
         self._notifier = notifier
         self._limit = RateLimit(1.0, clock)
-        self.step = 0
-        self.muted = False
         self.stopped = False
 
-    def send(self, rows: StepRows, drained: I64 | None = None) -> bool:
-        """Publish one frame. Waits while the lane is full. Returns False if the processor died."""
-        self.step += 1  # also if the frame is not sent, so that all TP ranks number theirs alike
-        if self.muted:
-            self._pub.poll()
-            return True
-        try:  # as `_publish`, but without its call: behind a forward pass the caches are cold
-            self._pub.publish(
-                self.step,
-                rows.handles,
-                rows.tokens,
-                rows.counts,
-                rows.status,
-                rows.logprobs,
-                drained,
-                extras=rows.extras,
-            )
-        except LaneFull as full:
-            return self._send_late(rows, drained, full)
-        except LaneLost as lost:
-            return self._lost(lost)
+    def send(self, step: int, rows: StepRows, drained: I64 | None) -> bool:
+        """Publish a frame. Waits while the lane is full. Returns False if the processor died."""
+        try:
+            self._publish(step, rows, drained)
+        except LaneError as error:
+            return self.retry(step, rows, drained, error)
         return True
 
-    def poll(self) -> None:
-        """Read acknowledgements, where there is nothing to send."""
-        self._pub.poll()
+    def retry(self, step: int, rows: StepRows, drained: I64 | None, error: LaneError) -> bool:
+        """Go on after an attempt that raised `error`, as `send` does.
 
-    def report(self, error: Exception) -> None:
-        """Tell the processor that this rank failed."""
-        try:
-            self._pub.fail(error)
-        except LaneError as lane_error:
-            _log.warning("the failure could not be reported to the processor: %s", lane_error)
+        Raises the error if another attempt cannot help: FrameTooLarge, LaneClosed.
+        """
+        while isinstance(error, LaneFull) and not self.stopped:
+            said = f"{error}; step {step} waits until the lane takes it"
+            self._limit.log(_log, logging.WARNING, "full", said)
+            self._notifier.watchdog()
+            self._pub.wait(FULL_WAIT_S)
+            try:
+                self._publish(step, rows, drained)
+            except LaneError as again:
+                error = again
+            else:
+                return True
+        if isinstance(error, LaneLost):
+            _log.warning("%s; step %d and the batch are dropped", error, step)
+            return False
+        if isinstance(error, LaneFull):  # stopped
+            return True
+        raise error
 
-    def _publish(self, rows: StepRows, drained: I64 | None) -> None:
+    def _publish(self, step: int, rows: StepRows, drained: I64 | None) -> None:
         self._pub.publish(
-            self.step,
+            step,
             rows.handles,
             rows.tokens,
             rows.counts,
@@ -86,24 +77,3 @@ class StepSender:
             drained,
             extras=rows.extras,
         )
-
-    def _send_late(self, rows: StepRows, drained: I64 | None, full: LaneFull) -> bool:
-        """Try again until the lane takes the frame."""
-        while not self.stopped:
-            said = f"{full}; step {self.step} waits until the lane takes it"
-            self._limit.log(_log, logging.WARNING, "full", said)
-            self._notifier.watchdog()
-            self._pub.wait(FULL_WAIT_S)
-            try:
-                self._publish(rows, drained)
-            except LaneFull as again:
-                full = again
-            except LaneLost as lost:
-                return self._lost(lost)
-            else:
-                return True
-        return True
-
-    def _lost(self, lost: LaneLost) -> bool:
-        _log.warning("%s; step %d and the batch are dropped", lost, self.step)
-        return False

@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Callable
 
 import numpy as np
 
-from tokenpipe.errors import LaneLost
+from tokenpipe.errors import LaneError, LaneLost
 from tokenpipe.notify import WATCHDOG_S, Notifier
 from tokenpipe.wire import StepBind, StepPlan
 
 from .executor import Executor, StepRows
 from .protocols import PlanLane, Publishes
 from .refusals import Refusals
-from .step_sender import StepSender
+from .step_sender import I64, StepSender
 
 IDLE_S = 0.5  # the longest wait for a plan, if no supervisor waits for signs of life
+_log = logging.getLogger("tokenpipe.worker")
 
 
 class WorkerLoop:
@@ -54,12 +56,15 @@ class WorkerLoop:
         self._longest_wait_s = WATCHDOG_S if notifier else IDLE_S
         self._lockstep = lockstep
         self._sender = StepSender(pub, self._notifier, clock)
+        self._frame = 0  # number of the newest frame
         self._running: set[int] = set()
         self._leaving: set[int] = set()  # freed, but a step in flight may have a row of them
         self._drained: list[int] = []  # the next frame names them
         self._refused = Refusals(clock)
-        self._has_news = False  # whether there are drained or refused handles
+        self._muted = False  # all handles are dead, and the plan that drops them has not come yet
+        self._plain = True  # not muted, and no handle is drained or refused
         self._idle = True  # nothing to run before the next plan
+        self.stopped = False
 
     def run(self) -> None:
         """Run turns until the engine ends the lane or `stop` is called.
@@ -74,17 +79,12 @@ class WorkerLoop:
         except LaneLost:
             raise
         except Exception as error:
-            self._sender.report(error)
+            self._report(error)
             raise
 
     def stop(self, *_: object) -> None:
         """End `run` after the present step. `stop` may be the handler of a signal."""
-        self._sender.stopped = True
-
-    @property
-    def stopped(self) -> bool:
-        """Whether `stop` was called."""
-        return self._sender.stopped
+        self.stopped = self._sender.stopped = True
 
     @property
     def idle(self) -> bool:
@@ -106,16 +106,25 @@ class WorkerLoop:
     def step(self) -> None:
         """Run one step of the executor and publish its rows."""
         rows = self._executor.step()
+        if rows is None or not (rows.plain and self._plain):
+            self._end_step(rows)
+            return
+        # Behind a forward pass the caches are cold, so this uses few objects and little code.
+        self._frame = frame = self._frame + 1
+        try:
+            self._pub.publish(frame, rows.handles, rows.tokens)
+        except LaneError as error:
+            if not self._sender.retry(frame, rows, None, error):
+                self._processor_died()
+
+    def _end_step(self, rows: StepRows | None) -> None:
         if rows is None:
             self._idle = True
             self._send_news()
-        elif self._has_news or rows.drained:
+        elif len(rows.handles) or rows.drained or not self._plain:
             self._send_all(rows)
-        elif len(rows.handles):
-            if not self._sender.send(rows):
-                self._processor_died()
         else:
-            self._sender.poll()
+            self._pub.poll()
 
     def _turn_in_lockstep(self) -> None:
         for plan in self._lane.recv(self._idle_s):
@@ -129,7 +138,7 @@ class WorkerLoop:
             while self._leaving and not (self._running or self._idle):  # this launches nothing
                 self.step()
             self._send_news()  # after each plan, so that all TP ranks number their frames alike
-        self._sender.poll()
+        self._pub.poll()
 
     @property
     def _idle_s(self) -> float:
@@ -149,7 +158,7 @@ class WorkerLoop:
         for binding in plan.binds:
             if binding.handle not in frees:
                 self._admit(binding)
-        self._has_news = bool(self._drained or self._refused)
+        self._plain = not (self._drained or self._refused or self._muted)
         self._idle = not (self._running or self._leaving)
 
     def _admit(self, binding: StepBind) -> None:
@@ -176,32 +185,35 @@ class WorkerLoop:
         self._leaving.clear()
         self._drained.clear()
         self._refused.clear()
-        self._sender.muted = self._has_news = False
-        self._idle = True
+        self._muted, self._plain, self._idle = False, True, True
 
     # --- publishing ---
 
     def _send_news(self) -> None:
         """Publish the drained and refused handles. If there are none, read acknowledgements."""
-        if self._has_news:
-            self._send_all(StepRows((), ()))
+        if self._plain:
+            self._pub.poll()
         else:
-            self._sender.poll()
+            self._send_all(StepRows((), ()))
 
     def _send_all(self, rows: StepRows) -> None:
         """Publish rows, and the handles that were refused or drained since the last frame."""
-        alive, self._has_news = True, False
+        alive, self._plain = True, not self._muted
         if self._refused:  # in a frame of their own, so that the columns of `rows` stay as they are
-            alive = self._sender.send(self._refused.take())
+            alive = self._send(self._refused.take(), None)
         for handle in rows.drained:
             if handle in self._leaving:
                 self._leaving.discard(handle)
                 self._drained.append(handle)
         drained, self._drained = self._drained, []
         if alive and (drained or len(rows.handles)):
-            alive = self._sender.send(rows, np.array(drained, np.int64) if drained else None)
+            alive = self._send(rows, np.array(drained, np.int64) if drained else None)
         if not alive:
             self._processor_died()
+
+    def _send(self, rows: StepRows, drained: I64 | None) -> bool:
+        self._frame += 1  # also while muted, so that all TP ranks number their frames alike
+        return self._muted or self._sender.send(self._frame, rows, drained)
 
     def _processor_died(self) -> None:
         """Drop the batch: a new processor does not know its handles.
@@ -210,6 +222,13 @@ class WorkerLoop:
         Until then steps run, and nothing is published.
         """
         if self._lockstep:
-            self._sender.muted = bool(self._running or self._leaving)
+            self._muted = bool(self._running or self._leaving)
+            self._plain = not self._muted
         else:
             self._forget()
+
+    def _report(self, error: Exception) -> None:
+        try:
+            self._pub.fail(error)
+        except LaneError as lane_error:
+            _log.warning("the failure could not be reported to the processor: %s", lane_error)
