@@ -23,7 +23,7 @@ settings.load_profile(os.environ.get("TOKENPIPE_HYPOTHESIS", "quick"))
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
-SETTLE_S = 3.0  # libzmq closes sockets in its own thread
+SETTLE_S = 15.0  # a deadline: libzmq closes sockets in its own thread, late on a busy machine
 
 
 class Clock:
