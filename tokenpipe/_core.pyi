@@ -90,6 +90,7 @@ OUT_ERROR_CODE: int
 OUT_ERROR_FIELD: int
 OFFSET_UNKNOWN: int  # offset of a final row from a writer that does not know the stream's length
 NO_STOP: int  # value of stop_reason and stop_string for none
+NO_TOKEN: int  # value of a CAUSE_TEXT that came at the bind
 
 # types.RequestOutputKind
 OUTPUT_CUMULATIVE: int

@@ -82,6 +82,7 @@ static const struct {
     SAME(OUT_ERROR_FIELD),
     SAME(OFFSET_UNKNOWN),
     SAME(NO_STOP),
+    SAME(NO_TOKEN),
 
     {"OUTPUT_CUMULATIVE", TP_CUMULATIVE},
     {"OUTPUT_DELTA", TP_DELTA},

@@ -11,6 +11,14 @@ typedef struct Text {
     PyObject *vocab;
 } Text;
 
+static PyObject *raise_text(tp_result result) {
+    if (result == TP_E_FOREIGN) {
+        PyErr_SetString(PyExc_RuntimeError, "the tokenizer failed");
+        return NULL;
+    }
+    return PyErr_NoMemory();
+}
+
 static PyObject *text_new(PyTypeObject *type, PyObject *args, PyObject *kwargs) {
     static char *names[] = {"vocab", "options", NULL};
     PyObject *vocab, *tuple;
@@ -25,10 +33,10 @@ static PyObject *text_new(PyTypeObject *type, PyObject *args, PyObject *kwargs) 
     Text *self = (Text *)type->tp_alloc(type, 0);
     if (self != NULL) {
         self->vocab = Py_NewRef(vocab);
-        self->text = tp_text_new(words, &options.options);
-        if (self->text == NULL) {
+        const tp_result result = tp_text_new(words, &options.options, &self->text);
+        if (result != TP_OK) {
             Py_CLEAR(self);
-            PyErr_NoMemory();
+            raise_text(result);
         }
     }
     tp_py_text_options_free(&options);
@@ -72,12 +80,8 @@ static PyObject *text_feed(PyObject *self, PyObject *args) {
         i++;
     }
     PyMem_Free(tokens);
-    if (result == TP_E_FOREIGN) {
-        PyErr_SetString(PyExc_RuntimeError, "the tokenizer failed on a token");
-        return NULL;
-    }
     if (result != TP_OK) {
-        return PyErr_NoMemory();
+        return raise_text(result);
     }
     tp_text_settle(text);
     PyObject *made = take_text(text);

@@ -21,6 +21,7 @@ typedef struct fresh {
     uint64_t capacity;
     uint32_t stop_count;
     tp_text *text;
+    int no_text; /* the foreign decoder failed, so the request cannot have its text */
 } fresh;
 
 static void discard(fresh *f) {
@@ -29,22 +30,22 @@ static void discard(fresh *f) {
     tp_text_free(f->text);
 }
 
-/* Makes the text of a request, and reads all output that the request already has. NULL: no memory, or the
- * foreign decoder failed. */
-static tp_text *make_text(const tp_table *t, const tp_bind *bind) {
-    tp_text *text = t->vocab == NULL ? NULL : tp_text_new(t->vocab, bind->text);
-    for (uint32_t i = 0; text != NULL && i < bind->output_count; i++) {
+/* Makes the text of a request, and reads all output that the request already has. */
+static tp_result make_text(const tp_table *t, const tp_bind *bind, tp_text **made) {
+    tp_text *text = NULL;
+    tp_result result = tp_text_new(t->vocab, bind->text, &text);
+    for (uint32_t i = 0; result == TP_OK && i < bind->output_count; i++) {
         int32_t stop; /* the binding that made these tokens has scanned them */
-        if (tp_text_step(text, bind->output_ids[i], 0, &stop) != TP_OK) {
-            tp_text_free(text);
-            return NULL;
-        }
+        result = tp_text_step(text, bind->output_ids[i], 0, &stop);
     }
-    if (text != NULL) {
-        tp_text_settle(text);
-        tp_text_sent(text, text->ready);
+    if (result != TP_OK) {
+        tp_text_free(text);
+        return result;
     }
-    return text;
+    tp_text_settle(text);
+    tp_text_sent(text, text->ready);
+    *made = text;
+    return TP_OK;
 }
 
 static tp_result allocate(const tp_table *t, const tp_bind *bind, const tp_binding *parked, fresh *f) {
@@ -55,8 +56,10 @@ static tp_result allocate(const tp_table *t, const tp_bind *bind, const tp_bindi
     const uint32_t eos_count = bind->ignore_eos ? 0 : t->eos_count;
     f->stop_count = bind->stop_count + eos_count;
     f->stop_ids = malloc(((size_t)f->stop_count + 1) * sizeof *f->stop_ids);
-    f->text = bind->text == NULL ? NULL : make_text(t, bind);
-    if (f->tokens == NULL || f->stop_ids == NULL || (bind->text != NULL && f->text == NULL)) {
+    f->text = NULL;
+    const tp_result text = bind->text == NULL || t->vocab == NULL ? TP_OK : make_text(t, bind, &f->text);
+    f->no_text = text == TP_E_FOREIGN;
+    if (f->tokens == NULL || f->stop_ids == NULL || (text != TP_OK && !f->no_text)) {
         discard(f);
         return TP_E_MEMORY;
     }
@@ -119,12 +122,18 @@ static void charge(tp_table *t, tp_binding *b) {
     }
 }
 
+/* Drops the rows that came before the bind. */
+static void drop_parked(tp_binding *b) {
+    b->total = b->base;
+    tp_tail_free(b);
+    tp_binding_extras_forget(b);
+}
+
 /* Applies the tokens that came before the bind, as if they came now. `parked` is their number. */
 static void replay(tp_table *t, tp_binding *b, uint32_t parked) {
     b->total = b->base;
     if (b->base >= b->max_tokens) {
-        tp_tail_free(b);
-        tp_binding_extras_forget(b);
+        drop_parked(b);
         tp_binding_finish(t, b, TP_FINISH_LENGTH, -1);
         tp_table_event(t, TP_EV_FINISHED, b->handle, TP_FINISH_LENGTH, -1, b->park_step);
         return;
@@ -177,6 +186,9 @@ tp_result tp_table_bind(tp_table *t, const tp_bind *bind) {
         b->total = b->base;
         b->state = TP_LINGERING;
         tp_table_event(t, TP_EV_PARK_LOST, b->handle, 0, 0, 0);
+    } else if (f.no_text) {
+        drop_parked(b);
+        tp_row_fail(t, b, TP_CAUSE_TEXT, TP_NO_TOKEN, b->park_step);
     } else {
         replay(t, b, parked);
     }

@@ -36,6 +36,8 @@ enum tp_event_kind {
                           * TP_B_HOLD, step: how many tokens it has now */
 };
 
+#define TP_NO_TOKEN (-1)
+
 /* Why a row failed. */
 enum tp_row_error {
     TP_CAUSE_NONE = 0,
@@ -47,7 +49,7 @@ enum tp_row_error {
     TP_CAUSE_TOKEN,     /* a token outside the vocabulary */
     TP_CAUSE_MEMORY,
     TP_CAUSE_GAP,     /* only for parked rows; the bind turns it into TP_EV_GAP */
-    TP_CAUSE_TEXT,    /* a foreign decoder failed */
+    TP_CAUSE_TEXT,    /* a foreign decoder failed on a token, or at the bind (TP_NO_TOKEN) */
     TP_CAUSE_EXTRAS,  /* too many bytes came with rows without tokens */
     TP_CAUSE_FINISHED /* no error: the worker says that the request is complete */
 };

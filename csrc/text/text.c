@@ -49,6 +49,19 @@ static tp_result read_token(tp_text *t, int32_t token) {
     return TP_OK;
 }
 
+/* Begins the stream of a foreign decoder. */
+static tp_result begin(tp_text *t, const tp_text_options *options) {
+    const tp_foreign *foreign = t->vocab->foreign;
+    if (foreign == NULL) {
+        return TP_OK;
+    }
+    if (t->stream != NULL) {
+        foreign->drop(foreign->context, t->stream);
+    }
+    t->stream = foreign->begin(foreign->context, options->skip_special, options->spaces);
+    return t->stream == NULL ? TP_E_FOREIGN : TP_OK;
+}
+
 /* Reads the end of the prompt, whose text is not shown. */
 static tp_result prime(tp_text *t, const tp_text_options *options) {
     if (options->prompt_cut) {
@@ -56,47 +69,48 @@ static tp_result prime(tp_text *t, const tp_text_options *options) {
     }
     for (uint32_t i = 0; i < options->prompt_count; i++) {
         const tp_result result = options->prompt[i] < 0 ? TP_OK : read_token(t, options->prompt[i]);
-        if (result != TP_OK) {
-            return result;
-        }
         t->len = 0;
+        if (result == TP_E_FOREIGN) { /* the output may still be decoded without it */
+            return begin(t, options);
+        }
+        TP_TRY(result);
     }
     return TP_OK;
 }
 
-tp_text *tp_text_new(const tp_vocab *vocab, const tp_text_options *options) {
-    tp_text *t = aligned_alloc(64, sizeof *t);
-    if (t == NULL) {
-        return NULL;
-    }
-    memset(t, 0, sizeof *t);
+/* Fills a text that is all zero. */
+static tp_result fill(tp_text *t, const tp_vocab *vocab, const tp_text_options *options) {
     t->buffer = t->few;
     t->capacity = sizeof t->few;
     t->vocab = vocab;
     t->include_stop = options->include_stop;
     tp_detok_init(&t->detok, vocab, options->skip_special, options->spaces);
     if (options->stop_count > 0) {
-        t->stops = malloc(sizeof *t->stops);
+        t->stops = calloc(1, sizeof *t->stops);
         if (t->stops == NULL) {
-            free(t);
-            return NULL;
+            return TP_E_MEMORY;
         }
-        if (tp_stops_init(t->stops, options->stops, options->stop_sizes, options->stop_count) != TP_OK) {
-            free(t->stops);
-            free(t);
-            return NULL;
-        }
+        TP_TRY(tp_stops_init(t->stops, options->stops, options->stop_sizes, options->stop_count));
         t->stop_first = t->stops->first;
     }
-    const tp_foreign *foreign = vocab->foreign;
-    if (foreign != NULL) {
-        t->stream = foreign->begin(foreign->context, options->skip_special, options->spaces);
+    TP_TRY(begin(t, options));
+    return prime(t, options);
+}
+
+tp_result tp_text_new(const tp_vocab *vocab, const tp_text_options *options, tp_text **made) {
+    tp_text *t = aligned_alloc(64, sizeof *t);
+    *made = NULL;
+    if (t == NULL) {
+        return TP_E_MEMORY;
     }
-    if ((foreign != NULL && t->stream == NULL) || prime(t, options) != TP_OK) {
+    memset(t, 0, sizeof *t);
+    const tp_result result = fill(t, vocab, options);
+    if (result != TP_OK) {
         tp_text_free(t);
-        return NULL;
+        return result;
     }
-    return t;
+    *made = t;
+    return TP_OK;
 }
 
 void tp_text_free(tp_text *t) {

@@ -41,8 +41,9 @@ typedef struct tp_text_options {
     uint8_t prompt_cut; /* the prompt has more tokens before them */
 } tp_text_options;
 
-/* NULL: there is no memory, tp_stops_init failed, or the foreign decoder failed. */
-tp_text *tp_text_new(const tp_vocab *vocab, const tp_text_options *options);
+/* Makes a text, and sets *made. If a foreign decoder fails on the prompt, the text begins without the prompt.
+ * TP_E_MEMORY, TP_E_LIMIT (see tp_stops_init), TP_E_FOREIGN: *made is NULL. */
+tp_result tp_text_new(const tp_vocab *vocab, const tp_text_options *options, tp_text **made);
 void tp_text_free(tp_text *t);
 
 /* A saved state. The text of a stop token is not shown, so it is rolled back. */

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 from functools import partial
 from pathlib import Path
+from typing import NamedTuple
 
 from tokenizers import Tokenizer
 from tokenizers.decoders import DecodeStream
@@ -14,9 +15,11 @@ from tokenpipe.errors import ConfigError
 
 from .decoder_table import NoTableError, decoder_table, has_byte_fallback
 from .detokenizer import text_options
+from .panics import as_exception
 from .vocabulary import Vocabulary
 
 SAMPLE_LENGTHS = (1, 2, 3, 5, 8, 40, 200)  # tokens
+MOST_WAITING = 8  # ids without text; a character has four bytes at most
 
 
 def read_vocabulary(path: str | Path) -> Vocabulary:
@@ -39,13 +42,15 @@ class HuggingFaceEncoder:
 
     def encode(self, text: str, special_tokens: bool = True) -> list[int]:
         """Return the ids of a text; `special_tokens`: with those that the tokenizer adds."""
-        ids: list[int] = self._tokenizer.encode(text, add_special_tokens=special_tokens).ids
+        try:
+            ids: list[int] = self._tokenizer.encode(text, add_special_tokens=special_tokens).ids
+        except BaseException as error:
+            raise as_exception(error) from None
         return ids
 
     def token(self, token_id: int) -> str:
         """Return the text of one token alone."""
-        text: str = self._tokenizer.decode([token_id], skip_special_tokens=False)
-        return text
+        return _decode(self._tokenizer, [token_id], False)
 
 
 def vocabulary_of(tokenizer: Tokenizer) -> Vocabulary:
@@ -58,35 +63,66 @@ def vocabulary_of(tokenizer: Tokenizer) -> Vocabulary:
         reason = "a table does not give the text of its decoder"
     except NoTableError as error:
         reason = str(error)
-    foreign = partial(ForeignDecoder, tokenizer)
+    foreign = partial(ForeignDecoder, shared_of(tokenizer, size))
     return Vocabulary(size, Vocab((b"", b""), b"", False, 0, foreign=foreign), reason)
+
+
+class Shared(NamedTuple):
+    """What all decoders of a tokenizer share."""
+
+    tokenizer: Tokenizer
+    silent: frozenset[int]  # ids without a token: they have no text, and change nothing
+    silent_and_special: frozenset[int]
+
+
+def shared_of(tokenizer: Tokenizer, size: int) -> Shared:
+    """Return what the decoders of a tokenizer with `size` ids share."""
+    known = set(tokenizer.get_vocab(with_added_tokens=True).values())
+    added = tokenizer.get_added_tokens_decoder()
+    silent = frozenset(range(size)) - known
+    return Shared(tokenizer, silent, silent | {i for i, token in added.items() if token.special})
 
 
 class ForeignDecoder:
     """Decodes one sequence with the tokenizer itself, for a decoder that is no table.
 
     C calls it as `foreign(skip special tokens, spaces between special tokens)`. The tokenizer
-    decides about spaces itself.
+    decides about spaces itself. The package decodes all ids again that have given no text. So
+    after MOST_WAITING of them, their text is returned as it is, with U+FFFD for what is no
+    character, and a new sequence begins behind them.
     """
 
-    def __init__(self, tokenizer: Tokenizer, skip_special_tokens: bool, _spaces: bool) -> None:
-        self._tokenizer = tokenizer
+    def __init__(self, shared: Shared, skip_special_tokens: bool, _spaces: bool) -> None:
+        self._shared = shared
         self._skip = skip_special_tokens
-        self._stream = DecodeStream(skip_special_tokens=skip_special_tokens)
+        self._silent = shared.silent_and_special if skip_special_tokens else shared.silent
+        self._begin()
+
+    def _begin(self) -> None:
+        self._stream = DecodeStream(skip_special_tokens=self._skip)
         self._ids: list[int] = []
         self._given = 0  # characters that `step` returned
+        self._waiting = 0  # the last ids that gave no text
 
     def step(self, token: int) -> str:
         """Return the text that is complete with this token."""
+        if token in self._silent:
+            return ""
         self._ids.append(token)
-        text = self._stream.step(self._tokenizer, token) or ""
+        try:
+            text = self._stream.step(self._shared.tokenizer, token) or ""
+        except BaseException as error:
+            raise as_exception(error) from None
         self._given += len(text)
+        self._waiting = 0 if text else self._waiting + 1
+        if self._waiting == MOST_WAITING:
+            text = self.end()
+            self._begin()
         return text
 
     def end(self) -> str:
         """Return the text that no step completed."""
-        text: str = self._tokenizer.decode(self._ids, skip_special_tokens=self._skip)
-        return text[self._given :]
+        return _decode(self._shared.tokenizer, self._ids, self._skip)[self._given :]
 
     def copy(self) -> ForeignDecoder:
         """Return a second decoder in the same state."""
@@ -94,6 +130,14 @@ class ForeignDecoder:
         other._stream = copy.copy(self._stream)
         other._ids = list(self._ids)
         return other
+
+
+def _decode(tokenizer: Tokenizer, ids: list[int], skip_special_tokens: bool) -> str:
+    try:
+        text: str = tokenizer.decode(ids, skip_special_tokens=skip_special_tokens)
+    except BaseException as error:
+        raise as_exception(error) from None
+    return text
 
 
 def _agrees(tokenizer: Tokenizer, table: Vocab, size: int) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from tokenpipe import _core
 from tokenpipe.errors import FrameError
 from tokenpipe.types import ErrorCode, split_handle
 from tokenpipe.wire import unpack_error
@@ -35,6 +36,8 @@ def row_error(cause: int, value: int, handle: int, step: int, extras: bytes = b"
     if cause == Cause.REFUSED:
         return RequestError(code, reason or REFUSED, field)
     dp, slot, _ = split_handle(handle)
+    if cause == Cause.TEXT and value == _core.NO_TOKEN:
+        return RequestError(code, f"dp {dp}, slot {slot}: the tokenizer failed at the bind")
     text = f"step {step}, dp {dp}, tp 0, slot {slot}: {_description(cause, value)}"
     return RequestError(code, f"{text}: {reason}" if reason else text, field)
 
