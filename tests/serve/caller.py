@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import threading
 import time
+from collections.abc import Sequence
 from typing import Any
 
 import httpx
@@ -16,9 +17,9 @@ from tests.serve.running import Running
 class Caller(threading.Thread):
     """A streamed call. It counts its tokens, and keeps its last event and when that came."""
 
-    def __init__(self, server: Running, tokens: int) -> None:
+    def __init__(self, server: Running, tokens: int, prompt: Sequence[int] = (1,)) -> None:
         super().__init__()
-        self._server, self._asked = server, tokens
+        self._server, self._asked, self._prompt = server, tokens, list(prompt)
         self.tokens = 0
         self.reason: str | None = None
         self.error: dict[str, Any] = {}
@@ -29,7 +30,7 @@ class Caller(threading.Thread):
 
     def run(self) -> None:
         body = {
-            "prompt": [1],
+            "prompt": self._prompt,
             "max_tokens": self._asked,
             "stream": True,
             "return_token_ids": True,

@@ -35,6 +35,7 @@ Receive = Callable[[], Awaitable[Message]]
 Outputs = AsyncStream | AsyncSamples
 
 DONE = b"data: [DONE]\n\n"
+COMMENT = b":\n\n"  # of an event stream; its reader ignores it
 FINAL_SEND_S = 0.2  # limit for sending a final error, so that a slow reader cannot delay the end
 _EVENT_HEADERS = [
     (b"content-type", b"text/event-stream; charset=utf-8"),
@@ -87,17 +88,19 @@ class GenerationResponse(Response):
         self._codec = codec
         self._job = job
         self._begun = False  # the status is sent
+        self._ended = False  # the last bytes are handed to the server
         self._over = False
         self._caller_left = False
         self._ending: Problem | None = None  # what `end` was called with
         self._sending_since = 0.0
-        self._transport: Any = None
+        self._comment: asyncio.Task[None] | None = None  # asks whether the caller is there
+        self._connection: Any = None  # the server's HttpConnection
         self._task: asyncio.Task[Any] | None = None
 
     async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
         """Send the whole response."""
         self._task = asyncio.current_task()
-        self._transport = scope.get("state", {}).get("transport")
+        self._connection = scope.get("state", {}).get("connection")
         self._send_body: Send = scope.get("state", {}).get("send", send)
         try:
             self._state.admit(self)
@@ -139,7 +142,12 @@ class GenerationResponse(Response):
             self._task.cancel()
 
     def check(self, now: float) -> None:
-        """Close the connection where the caller has not read for too long."""
+        """End it where the connection is closed; close the connection of a caller that stalls."""
+        if self._connection is not None:
+            if self._connection.transport.is_closing():
+                self._leave()
+            elif self._connection.half_closed:
+                self._ask_caller()
         patience = self._state.settings.topology.api.timeout_send
         if self._sending_since and now - self._sending_since > patience:
             _log.warning(
@@ -152,13 +160,28 @@ class GenerationResponse(Response):
     async def _watch_caller(self, receive: Receive) -> None:
         while (await receive())["type"] != "http.disconnect":
             continue
-        if not self._over and self._task is not None:
+        self._leave()
+
+    def _leave(self) -> None:
+        """End it without a word: its caller left."""
+        if not self._over and not self._caller_left and self._task is not None:
             self._caller_left = True
             self._task.cancel()
 
     def _close_connection(self) -> None:
-        if self._transport is not None:
-            self._transport.abort()
+        if self._connection is not None:
+            self._connection.transport.abort()
+
+    def _ask_caller(self) -> None:
+        """Send a comment once, so that a caller that left answers with a reset."""
+        if self._begun and self._job.stream and self._comment is None and not self._sending_since:
+            self._comment = asyncio.ensure_future(self._send_comment())
+
+    async def _send_comment(self) -> None:
+        if not self._ended:
+            await self._send_body(
+                {"type": "http.response.body", "body": COMMENT, "more_body": True}
+            )
 
     # --- the work ---
 
@@ -199,6 +222,7 @@ class GenerationResponse(Response):
                     if self._job.with_usage:
                         event += endpoint_format.usage(counter.usage)
                     event += DONE
+                    self._ended = True
             self._sending_since = time.monotonic()
             # Not through the middleware: it has seen the start, and reads nothing else.
             await self._send_body(
@@ -237,6 +261,7 @@ class GenerationResponse(Response):
         if not self._begun:
             await self._send_json(send, problem.status, problem.body, problem.headers)
         else:
+            self._ended = True
             await send({"type": "http.response.body", "body": problem.event, "more_body": False})
 
     async def _send_json(self, send: Send, status: int, body: Any, headers: Any) -> None:

@@ -9,20 +9,12 @@ from contextlib import contextmanager
 from types import FrameType
 
 import uvicorn
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
+from .connection import HttpConnection
 from .server_state import ServerState
 from .settings import ApiSettings
 
 CLOSE_S = 0.5  # for connections whose response is over; what they have not read by then is dropped
-
-
-class HttpConnection(HttpToolsProtocol):
-    """Tell each response its transport, so that it can close the connection of a stalled reader."""
-
-    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        super().connection_made(transport)
-        self.app_state = {**self.app_state, "transport": transport}
 
 
 class GracefulServer(uvicorn.Server):
@@ -44,6 +36,13 @@ class GracefulServer(uvicorn.Server):
     async def startup(self, sockets: list[object] | None = None) -> None:  # type: ignore[override]
         self._loop = asyncio.get_running_loop()
         await super().startup(sockets)  # type: ignore[arg-type]
+
+    async def on_tick(self, counter: int) -> bool:
+        """Look at each connection, ten times a second."""
+        for connection in list(self.server_state.connections):
+            if isinstance(connection, HttpConnection):
+                connection.look()
+        return await super().on_tick(counter)
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         """Handle a signal. Python calls it between any two bytecodes of the loop's thread."""
