@@ -31,9 +31,11 @@ static void discard(fresh *f) {
 }
 
 /* Makes the text of a request, and reads all output that the request already has. */
-static tp_result make_text(const tp_table *t, const tp_bind *bind, tp_text **made) {
+static tp_result make_text(tp_table *t, const tp_bind *bind, tp_text **made) {
     tp_text *text = NULL;
-    tp_result result = tp_text_new(t->vocab, bind->text, &text);
+    tp_text_options options = *bind->text;
+    options.pool = &t->stops;
+    tp_result result = tp_text_new(t->vocab, &options, &text);
     for (uint32_t i = 0; result == TP_OK && i < bind->output_count; i++) {
         int32_t stop; /* the binding that made these tokens has scanned them */
         result = tp_text_step(text, bind->output_ids[i], 0, &stop);
@@ -48,7 +50,7 @@ static tp_result make_text(const tp_table *t, const tp_bind *bind, tp_text **mad
     return TP_OK;
 }
 
-static tp_result allocate(const tp_table *t, const tp_bind *bind, const tp_binding *parked, fresh *f) {
+static tp_result allocate(tp_table *t, const tp_bind *bind, const tp_binding *parked, fresh *f) {
     const uint64_t have = (uint64_t)bind->output_count + (parked == NULL ? 0 : parked->total);
     const uint64_t more = bind->max_tokens > have ? bind->max_tokens - have : 0;
     f->capacity = have + (more < 32 ? more : 32) + 1;

@@ -7,6 +7,7 @@
 
 #include "table/table_basis.h"
 #include "table/table_space.h"
+#include "text/stops.h"
 #include "wire/layout.h"
 
 #define TP_NO_CLIENT        UINT16_MAX
@@ -161,6 +162,7 @@ typedef struct tp_table {
     tp_rank *ranks;
     int32_t *eos;
     const struct tp_vocab *vocab; /* the caller's; NULL: no text */
+    tp_stops_pool stops;
     tp_client *clients;
     uint32_t client_count, client_capacity;
     uint64_t park_limit, park_used, merge_limit;

@@ -1,82 +1,187 @@
-/* The automaton is a table. The row of a state has `classes` next states, then the number of held bytes, then
- * 1 + the stop that ends there, or 0. A state is the offset of its row, so a transition is one addition.
- * Bit 31 of a next state says that a stop ends there. */
+/* The automaton is a tree of all stops, breadth first, in which each node also knows where to go on if no
+ * child fits. So its size is that of the stops. The root has a table, because most bytes are read there. */
 #include "text/stops.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-#define ENDS         UINT32_C(0x80000000)
-#define WIDTH(s)     ((s)->classes + 2)
-#define HELD(s, row) ((s)->rows[(row) + (s)->classes])
-#define STOP(s, row) ((s)->rows[(row) + (s)->classes + 1])
+#define FEW 8u /* children that are compared one by one */
 
-static void find_classes(tp_stops *s, const uint8_t *text, size_t size) {
-    s->classes = 1;
-    for (size_t i = 0; i < size; i++) {
-        if (s->class_of[text[i]] == 0 && s->classes < 256) { /* UTF-8 has fewer different bytes */
-            s->class_of[text[i]] = (uint8_t)s->classes++;
-        }
-    }
+_Static_assert(TP_MAX_STOP_BYTES < UINT16_MAX, "a node's number and a stop's number fit 16 bits");
+
+/* One of the strings, for sorting. */
+typedef struct item {
+    const uint8_t *text;
+    uint32_t size, stop;
+} item;
+
+/* What a node is made of: the strings from `begin` to `end`, which begin alike. */
+typedef struct range {
+    uint32_t begin, end, depth;
+} range;
+
+static int compare(const void *one, const void *other) {
+    const item *a = one, *b = other;
+    const int order = memcmp(a->text, b->text, a->size < b->size ? a->size : b->size);
+    return order != 0           ? order
+           : a->size != b->size ? (a->size < b->size ? -1 : 1)
+           : a->stop == b->stop ? 0
+           : a->stop < b->stop  ? -1 /* of two equal strings the first is reported */
+                                : 1;
 }
 
-/* Adds a string to the tree of all strings. 0 is "no child": no child leads back to the root. */
-static uint32_t add(tp_stops *s, uint32_t nodes, const uint8_t *text, uint32_t size, uint32_t stop) {
-    uint32_t row = 0;
-    for (uint32_t i = 0; i < size; i++) {
-        uint32_t *child = &s->rows[row + s->class_of[text[i]]];
-        if (*child == 0) {
-            *child = nodes++ * WIDTH(s);
-            HELD(s, *child) = i + 1; /* for now, its depth: link_up needs it */
+/* Returns the child of a node with this label, or 0. No child is the root. */
+static inline uint32_t child_of(const tp_stop_node *nodes, const tp_stop_node *node, uint8_t label) {
+    uint32_t at = node->child, n = node->children;
+    while (n > FEW) { /* the labels grow */
+        const uint32_t half = n / 2;
+        at += nodes[at + half].label <= label ? half : 0;
+        n -= half;
+    }
+    for (; n > 0; at++, n--) {
+        if (nodes[at].label == label) {
+            return at;
         }
-        row = *child;
     }
-    if (STOP(s, row) == 0) { /* of two equal strings the first is reported */
-        STOP(s, row) = stop + 1;
+    return 0;
+}
+
+/* Returns the state after one more byte. */
+static inline uint32_t go(const tp_stops *s, uint32_t state, uint8_t byte) {
+    while (state != 0) {
+        const tp_stop_node *node = &s->nodes[state];
+        const uint32_t next = child_of(s->nodes, node, byte);
+        if (next != 0) {
+            return next;
+        }
+        state = node->fail;
     }
+    return s->root[byte];
+}
+
+/* Makes the children of a node. Returns the number of nodes then. */
+static uint32_t add_children(tp_stops *s, uint32_t at, const item *items, range *ranges, uint32_t nodes) {
+    tp_stop_node *node = &s->nodes[at];
+    range all = ranges[at];
+    while (all.begin < all.end && items[all.begin].size == all.depth) {
+        node->stop = node->stop == 0 ? (uint16_t)(items[all.begin].stop + 1) : node->stop;
+        all.begin++;
+    }
+    node->child = (uint16_t)nodes;
+    while (all.begin < all.end) {
+        const uint8_t label = items[all.begin].text[all.depth];
+        range *mine = &ranges[nodes];
+        *mine = (range){all.begin, all.begin, all.depth + 1};
+        while (mine->end < all.end && items[mine->end].text[all.depth] == label) {
+            mine->end++;
+        }
+        all.begin = mine->end;
+        s->nodes[nodes] = (tp_stop_node){.label = label};
+        s->nodes[nodes].fail = (uint16_t)(at == 0 ? 0 : go(s, node->fail, label));
+        if (at == 0) {
+            s->root[label] = (uint16_t)nodes;
+            s->first |= UINT64_C(1) << (label & 63);
+        }
+        nodes++;
+    }
+    node->children = (uint16_t)(nodes - node->child);
     return nodes;
 }
 
-/* Sets the next state for each byte that does not continue a string. It goes breadth first. The state that
- * it copies from is less deep, so it is already complete. */
-static tp_result link_up(tp_stops *s, uint32_t nodes) {
-    uint32_t *queue = malloc((size_t)nodes * 2 * sizeof *queue);
-    if (queue == NULL) {
+/* Fills the tree. A node fails to a less deep node, which is complete by then. */
+static void grow_tree(tp_stops *s, const item *items, range *ranges) {
+    uint32_t nodes = 1;
+    ranges[0] = (range){0, s->count, 0};
+    s->nodes[0] = (tp_stop_node){.label = 0};
+    for (uint32_t at = 0; at < nodes; at++) {
+        nodes = add_children(s, at, items, ranges, nodes);
+        tp_stop_node *node = &s->nodes[at];
+        const tp_stop_node *back = &s->nodes[node->fail];
+        if (at > 0) { /* a leaf is a complete stop, and not the beginning of a longer one: it is not held */
+            node->held = node->children == 0 ? back->held : (uint16_t)ranges[at].depth;
+            node->stop = node->stop == 0 ? back->stop : node->stop; /* its own stop is the longest */
+        }
+    }
+}
+
+static tp_result make_tree(tp_stops *s) {
+    item *items = malloc(s->count * sizeof *items);
+    range *ranges = malloc((s->total + 1) * sizeof *ranges);
+    s->nodes = malloc((s->total + 1) * sizeof *s->nodes);
+    const int made = items != NULL && ranges != NULL && s->nodes != NULL;
+    if (made) {
+        const uint8_t *text = s->text;
+        for (uint32_t i = 0; i < s->count; i++) {
+            items[i] = (item){text, s->sizes[i], i};
+            text += s->sizes[i];
+        }
+        qsort(items, s->count, sizeof *items, compare);
+        grow_tree(s, items, ranges);
+    }
+    free(items);
+    free(ranges);
+    return made ? TP_OK : TP_E_MEMORY;
+}
+
+static void free_stops(tp_stops *s) {
+    free(s->nodes);
+    free(s->sizes);
+    free(s->text);
+    free(s);
+}
+
+static tp_result make(const uint8_t *text, uint32_t total, const uint32_t *sizes, uint32_t count,
+                      tp_stops **made) {
+    tp_stops *s = calloc(1, sizeof *s);
+    if (s == NULL) {
         return TP_E_MEMORY;
     }
-    uint32_t *fail = queue + nodes; /* by row / WIDTH */
-    uint32_t head = 0, tail = 0;
-    queue[tail++] = 0;
-    fail[0] = 0;
-    while (head < tail) {
-        const uint32_t row = queue[head++], back = fail[row / WIDTH(s)];
-        int leaf = 1;
-        for (uint32_t c = 0; c < s->classes; c++) {
-            uint32_t *next = &s->rows[row + c];
-            const uint32_t other = row == 0 ? 0 : s->rows[back + c] & ~ENDS;
-            if (*next == 0) {
-                *next = other;
-            } else {
-                leaf = 0;
-                fail[*next / WIDTH(s)] = other;
-                queue[tail++] = *next;
-            }
-        }
-        if (row != 0) {
-            if (leaf) { /* a complete stop, and not the beginning of a longer one: it is not held */
-                HELD(s, row) = HELD(s, back);
-            }
-            if (STOP(s, row) == 0) { /* its own stop is the longest that ends here */
-                STOP(s, row) = STOP(s, back);
-            }
-        }
+    s->count = count;
+    s->total = total;
+    s->sizes = malloc(count * sizeof *s->sizes);
+    s->text = malloc(total);
+    if (s->sizes == NULL || s->text == NULL) {
+        free_stops(s);
+        return TP_E_MEMORY;
     }
-    free(queue);
+    memcpy(s->sizes, sizes, count * sizeof *s->sizes);
+    memcpy(s->text, text, total);
+    const tp_result result = make_tree(s);
+    if (result != TP_OK) {
+        free_stops(s);
+        return result;
+    }
+    *made = s;
     return TP_OK;
 }
 
-tp_result tp_stops_init(tp_stops *s, const uint8_t *text, const uint32_t *sizes, uint32_t count) {
-    memset(s, 0, sizeof *s);
+/* FNV-1a: the strings of a request are compared anyhow, so a good hash is not needed. */
+static uint64_t hash_of(const uint8_t *text, uint32_t total) {
+    uint64_t hash = UINT64_C(0xcbf29ce484222325);
+    for (uint32_t i = 0; i < total; i++) {
+        hash = (hash ^ text[i]) * UINT64_C(0x100000001b3);
+    }
+    return hash;
+}
+
+static int is_equal(const tp_stops *s, const uint8_t *text, uint32_t total, const uint32_t *sizes,
+                    uint32_t count) {
+    return s->total == total && s->count == count && memcmp(s->sizes, sizes, count * sizeof *s->sizes) == 0 &&
+           memcmp(s->text, text, total) == 0;
+}
+
+static void enter(tp_stops_pool *pool, tp_stops *s, uint64_t hash) {
+    s->at = &pool->buckets[hash >> 56];
+    s->next = *s->at;
+    if (s->next != NULL) {
+        s->next->at = &s->next;
+    }
+    *s->at = s;
+    s->hash = hash;
+}
+
+tp_result tp_stops_get(tp_stops_pool *pool, const uint8_t *text, const uint32_t *sizes, uint32_t count,
+                       tp_stops **stops) {
     uint64_t total = 0;
     for (uint32_t i = 0; i < count; i++) {
         total += sizes[i];
@@ -84,55 +189,49 @@ tp_result tp_stops_init(tp_stops *s, const uint8_t *text, const uint32_t *sizes,
             return TP_E_LIMIT;
         }
     }
-    find_classes(s, text, total);
-    s->rows = calloc((total + 1) * WIDTH(s), sizeof *s->rows);
-    s->sizes = malloc((count + 1) * sizeof *s->sizes);
-    if (s->rows == NULL || s->sizes == NULL) {
-        tp_stops_clear(s);
-        return TP_E_MEMORY;
+    if (total == 0) {
+        return TP_E_LIMIT;
     }
-    s->count = count;
-    uint32_t nodes = 1;
-    for (uint32_t i = 0; i < count; i++) {
-        s->sizes[i] = sizes[i];
-        s->first |= UINT64_C(1) << (text[0] & 63);
-        nodes = add(s, nodes, text, sizes[i], i);
-        text += sizes[i];
+    const uint64_t hash = pool == NULL ? 0 : hash_of(text, (uint32_t)total);
+    tp_stops *s = pool == NULL ? NULL : pool->buckets[hash >> 56];
+    while (s != NULL && !(s->hash == hash && is_equal(s, text, (uint32_t)total, sizes, count))) {
+        s = s->next;
     }
-    const tp_result result = link_up(s, nodes);
-    if (result != TP_OK) {
-        tp_stops_clear(s);
-        return result;
-    }
-    for (uint32_t row = 0; row < nodes * WIDTH(s); row += WIDTH(s)) {
-        for (uint32_t c = 0; c < s->classes; c++) {
-            uint32_t *next = &s->rows[row + c];
-            *next |= STOP(s, *next) != 0 ? ENDS : 0;
+    if (s == NULL) {
+        TP_TRY(make(text, (uint32_t)total, sizes, count, &s));
+        if (pool != NULL) {
+            enter(pool, s, hash);
         }
     }
+    s->users++;
+    *stops = s;
     return TP_OK;
 }
 
-void tp_stops_clear(tp_stops *s) {
-    free(s->rows);
-    free(s->sizes);
-    memset(s, 0, sizeof *s);
+void tp_stops_put(tp_stops *s) {
+    if (s == NULL || --s->users > 0) {
+        return;
+    }
+    if (s->at != NULL) {
+        *s->at = s->next;
+        if (s->next != NULL) {
+            s->next->at = s->at;
+        }
+    }
+    free_stops(s);
 }
 
 size_t tp_stops_scan(const tp_stops *s, uint32_t *state, const uint8_t *text, size_t size, int32_t *found) {
-    uint32_t row = *state;
+    uint32_t at = *state;
     *found = -1;
     for (size_t i = 0; i < size; i++) {
-        row = s->rows[row + s->class_of[text[i]]];
-        if (row & ENDS) {
-            row &= ~ENDS;
-            *state = row;
-            *found = (int32_t)STOP(s, row) - 1;
+        at = go(s, at, text[i]);
+        if (at != 0 && s->nodes[at].stop != 0) {
+            *state = at;
+            *found = (int32_t)s->nodes[at].stop - 1;
             return i + 1;
         }
     }
-    *state = row;
+    *state = at;
     return size;
 }
-
-uint32_t tp_stops_held(const tp_stops *s, uint32_t state) { return HELD(s, state); }

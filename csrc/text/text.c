@@ -86,11 +86,8 @@ static tp_result fill(tp_text *t, const tp_vocab *vocab, const tp_text_options *
     t->include_stop = options->include_stop;
     tp_detok_init(&t->detok, vocab, options->skip_special, options->spaces);
     if (options->stop_count > 0) {
-        t->stops = calloc(1, sizeof *t->stops);
-        if (t->stops == NULL) {
-            return TP_E_MEMORY;
-        }
-        TP_TRY(tp_stops_init(t->stops, options->stops, options->stop_sizes, options->stop_count));
+        TP_TRY(
+            tp_stops_get(options->pool, options->stops, options->stop_sizes, options->stop_count, &t->stops));
         t->stop_first = t->stops->first;
     }
     TP_TRY(begin(t, options));
@@ -115,10 +112,7 @@ tp_result tp_text_new(const tp_vocab *vocab, const tp_text_options *options, tp_
 
 void tp_text_free(tp_text *t) {
     if (t != NULL) {
-        if (t->stops != NULL) {
-            tp_stops_clear(t->stops);
-            free(t->stops);
-        }
+        tp_stops_put(t->stops);
         if (t->stream != NULL) {
             t->vocab->foreign->drop(t->vocab->foreign->context, t->stream);
         }

@@ -11,7 +11,7 @@
 /* A plain token touches only the first 64 bytes, and the few bytes that are not sent yet. */
 typedef struct tp_text {
     _Alignas(64) uint8_t *buffer; /* text that is not sent yet; TP_WORD_SHORT bytes at least */
-    tp_stops *stops;              /* NULL: none */
+    tp_stops *stops;              /* NULL: none; perhaps shared */
     uint64_t stop_first;          /* stops->first, or 0 */
     uint32_t len, capacity;
     uint32_t ready;   /* bytes that may be sent; the rest may be the beginning of a stop */
@@ -36,13 +36,14 @@ typedef struct tp_text_options {
     const uint8_t *stops; /* stop strings, one after another */
     const uint32_t *stop_sizes;
     uint32_t stop_count;
+    tp_stops_pool *pool;   /* shares the automata of the stops; NULL: they are not shared */
     const int32_t *prompt; /* the last token ids of the prompt, which are not shown */
     uint32_t prompt_count;
     uint8_t prompt_cut; /* the prompt has more tokens before them */
 } tp_text_options;
 
 /* Makes a text, and sets *made. If a foreign decoder fails on the prompt, the text begins without the prompt.
- * TP_E_MEMORY, TP_E_LIMIT (see tp_stops_init), TP_E_FOREIGN: *made is NULL. */
+ * TP_E_MEMORY, TP_E_LIMIT (see tp_stops_get), TP_E_FOREIGN: *made is NULL. */
 tp_result tp_text_new(const tp_vocab *vocab, const tp_text_options *options, tp_text **made);
 void tp_text_free(tp_text *t);
 

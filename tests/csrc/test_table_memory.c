@@ -169,6 +169,17 @@ static void flush(scenario *s, uint64_t max_bytes) {
     }
 }
 
+/* The requests with text have the same stops, so they share one automaton. */
+static void check_stops(const scenario *s) {
+    uint32_t automata = 0;
+    for (int i = 0; i < 256; i++) {
+        for (const tp_stops *stops = s->table.stops.buckets[i]; stops != NULL; stops = stops->next) {
+            automata++;
+        }
+    }
+    CHECK(automata == 1);
+}
+
 static void check_account(const scenario *s) {
     const tp_client *c = &s->table.clients[0];
     CHECK(c->dirty_count == 0 && c->urgent == 0 && c->tokens == 0 && c->lp_entries == 0 && c->lp_tokens == 0);
@@ -214,6 +225,7 @@ static int run(long n, int shed) {
     for (uint32_t slot = 0; slot + 1 < SLOTS; slot++) {
         bind_slot(&s, slot);
     }
+    check_stops(&s);
     for (uint32_t step = 0; step < STEPS; step++) {
         feed(&s, step); /* the rows of the last slot are parked at first */
         if (step == 4) {

@@ -287,3 +287,19 @@ def test_flushes_of_any_size_carry_all_text_once(max_bytes: int, rows: list[str]
     for key in range(3):
         assert got(rig, key)[1] == "".join(rows[key::3])
     assert rig.processor.unsent_bytes(0) == 0
+
+
+@pytest.mark.case("F08")
+def test_samples_share_their_stops_and_end_one_by_one() -> None:
+    rig = text_rig()
+    fields = text_of(("xx", "ab"))
+    handles = [rig.bind(key, slot=key, **fields) for key in range(3)]
+    rig.command(Abort(handles[0]))
+    a, b = BYTES[b"a"], BYTES[b"b"]
+    rig.feed(Row(handles[1], [a]), Row(handles[2], [b, a]))
+    rig.feed(Row(handles[1], [b]), Row(handles[2], [a]))
+    assert [(rig.stream(key).text, rig.stream(key).finish) for key in range(3)] == [
+        (b"", 3), (b"", 1), (b"ba", 0)
+    ]  # fmt: skip
+    rig.feed(Row(handles[2], [b]))
+    assert (rig.stream(2).text, rig.stream(2).stop_string) == (b"ba", 1)

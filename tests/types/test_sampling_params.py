@@ -31,6 +31,7 @@ def test_nothing_is_an_empty_tuple() -> None:
     assert params == SamplingParams() and params.stop == () and params.stop_token_ids == ()
 
 
+@pytest.mark.case("F08")
 @pytest.mark.parametrize(
     ("wrong", "why"),
     [
