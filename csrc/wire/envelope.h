@@ -11,6 +11,11 @@
 /* Reads kind, version and the head of the header array. *elements is the length of that array. */
 tp_result tp_envelope_read(tp_reader *r, uint32_t *kind, uint32_t *elements);
 
+/* Whether the first byte is that of an array, as in every frame. No routing id of a lane begins so. */
+static inline int tp_frame_looks(const uint8_t *data, size_t size) {
+    return size > 0 && ((data[0] & 0xf0) == 0x90 || data[0] == 0xdc || data[0] == 0xdd);
+}
+
 /* Reads only kind, version and the lane header. *kind is set even if the version is unknown. */
 tp_result tp_frame_peek(const uint8_t *data, size_t size, uint32_t *kind, tp_lane_header *lane);
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from tokenpipe.transport import PeerDown, PeerEnded, PeerUp, Role, timing
 from tokenpipe.transport.lane_messages import LaneMessage
 from tokenpipe.transport.sender_state import SenderState
@@ -22,6 +24,13 @@ def test_a_new_incarnation_replaces_the_one_before() -> None:
     state.enter(b"b", hello(5, 8), now=10.2)
     assert (state.incarnation, state.route, state.since_ns) == (5, b"b", 8)
     assert state.events == [PeerUp(4), PeerDown(4, "worker 0.0 was restarted"), PeerUp(5)]
+
+
+@pytest.mark.case("F12")
+def test_a_start_in_the_future_does_not_shut_out_the_successor() -> None:
+    state = SenderState(WORKER, lambda: True)
+    state.enter(b"a", hello(4, 1 << 62), now=10.0)
+    assert state.since_ns == 10 * 10**9
 
 
 def test_an_end_is_remembered_with_what_was_applied() -> None:

@@ -14,7 +14,7 @@ import zmq
 
 from tests.conftest import eventually
 from tests.transport.child import child, line
-from tests.transport.rig import Rig, seq_of, turn
+from tests.transport.rig import Rig, frame, seq_of, turn
 from tokenpipe.errors import ForkError, LaneBusy, LaneError
 from tokenpipe.instance import Instance
 from tokenpipe.transport import ZmqReceiverPort, ZmqSenderPort, context
@@ -67,10 +67,10 @@ def test_a_message_that_was_found_is_received_without_another_question(
 
     there, here = receiver(owner), ZmqSenderPort(owner, "w0.0", "me", bound_bytes=4096)
     try:
-        assert here.send(b"hello") and eventually(there.readable)
+        assert here.send(b"\x90hello") and eventually(there.readable)
         monkeypatch.setattr(zmq, "zmq_poll", counting)
         got = there.recv_run(9, (0, 0, 0, 0), [])
-        assert got is not None and got[1] == b"hello" and not asked
+        assert got is not None and got[1] == b"\x90hello" and not asked
         assert there.recv_run(9, (0, 0, 0, 0), []) is None and len(asked) == 1
         assert there.send(got[0], b"answer") and eventually(here.readable)
         asked.clear()
@@ -135,13 +135,13 @@ def test_a_sender_that_reconnects_late_takes_no_connection_from_its_successor(
         return ZmqSenderPort(owner, "w0.0", "worker:0.0:1", bound_bytes=4096)
 
     first, early = receiver(owner), connect()
-    assert early.send(b"early") and comes(first, b"early")
+    assert early.send(b"\x90early") and comes(first, b"\x90early")
     first.close()
     second, late = receiver(owner), connect()
-    assert late.send(b"late") and comes(second, b"late")
-    assert early.send(b"back") and comes(second, b"back")
+    assert late.send(b"\x90late") and comes(second, b"\x90late")
+    assert early.send(b"\x90back") and comes(second, b"\x90back")
     for _ in range(3):
-        assert late.send(b"again") and comes(second, b"again")
+        assert late.send(b"\x90again") and comes(second, b"\x90again")
     for port in (early, late, second):
         port.close()
 
@@ -161,6 +161,34 @@ def test_a_message_with_more_parts_costs_only_itself(base: Path) -> None:
     rig.send(sender, 3)
     got += turn(lambda: not sender.unacked_frames, sender, receiving)
     assert [seq_of(f) for f in got] == list(range(1, 10))
+    stranger.close()
+    rig.close()
+
+
+@pytest.mark.case("F10")
+def test_parts_behind_a_good_frame_cost_only_themselves(base: Path) -> None:
+    rig = Rig("zmq", base)
+    sender, receiving = rig.pair()
+    stranger = context().socket(zmq.DEALER)
+    stranger.linger = 0
+    stranger.connect(f"ipc://{rig.instance.lane_path('w0.0')}")
+    socket = sender.port._socket  # type: ignore[attr-defined]
+
+    def bad() -> int:
+        return receiving.counters["bad_frames"] + receiving.counters["dropped_instance"]
+
+    got = []
+    for more in ([b"rest"], [b"", b"rest"], [b"a", b"b", b"c"], [frame(1, 2, 3, 4)], [b"x"] * 200):
+        wanted = bad() + 2
+        good = frame(*sender.next_header)
+        sender.window.push(good)
+        socket.send_multipart([good, *more])
+        stranger.send_multipart([b"junk", *more])
+        rig.send(sender, 3)
+        got += turn(lambda: not sender.unacked_frames, sender, receiving)
+        got += turn(lambda wanted=wanted: bad() >= wanted, sender, receiving)  # type: ignore[misc]
+    assert [seq_of(f) for f in got] == list(range(1, 21))
+    assert not sender.counters["resent"]
     stranger.close()
     rig.close()
 

@@ -13,6 +13,8 @@ from typing import Any
 from tokenpipe._core import SocketRecv
 from tokenpipe.errors import LaneBusy
 
+from . import timing
+
 
 class _Mailbox:
     """A queue of messages with an eventfd that is readable while it may have one."""
@@ -114,6 +116,8 @@ class MemorySenderPort(_MemoryPort):
 class MemoryReceiverPort(_MemoryPort):
     """Receive from a MemoryLane."""
 
+    shut = 0  # connections that were closed
+
     def __init__(self, lane: MemoryLane) -> None:
         super().__init__(lane)
         self._frame: bytes | None = None
@@ -152,8 +156,14 @@ class MemoryReceiverPort(_MemoryPort):
         route, self._frame = taken
         return route
 
-    def realign(self) -> None:
-        """Do nothing: a message in memory has exactly two parts."""
+    @property
+    def malformed(self) -> int:
+        """How many messages have come that are not frames."""
+        return self._socket_recv.malformed
+
+    def tend(self, _now: float) -> float:
+        """Do nothing: a message in memory comes whole."""
+        return timing.NEVER
 
     def close(self) -> None:
         """Unbind. Messages that come from now on wait for the next receiver."""

@@ -44,6 +44,16 @@ class SenderPort(Port, Protocol):
 class ReceiverPort(Port, Protocol):
     """The receiver's end: each message comes with the route for an answer."""
 
+    @property
+    def malformed(self) -> int:
+        """How many messages, or parts of messages, have come that are not frames."""
+        ...
+
+    @property
+    def shut(self) -> int:
+        """How many connections were closed because of a message without an end."""
+        ...
+
     def send(self, route: bytes, frame: bytes) -> bool:
         """Answer without waiting. Return False where the route is gone or full."""
         ...
@@ -57,6 +67,6 @@ class ReceiverPort(Port, Protocol):
         """
         ...
 
-    def realign(self) -> None:
-        """Drop the rest of a message that has more than two parts."""
+    def tend(self, now: float) -> float:
+        """Close connections with too much of an unfinished message; return when to call again."""
         ...

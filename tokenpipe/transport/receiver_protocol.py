@@ -26,6 +26,7 @@ _COUNTERS = (
     "overflow",  # frames that came early, found no room and were dropped
     "bad_frames",
     "refused",  # hellos that were refused
+    "shut",  # connections that were closed because of a message without an end
 )
 
 
@@ -50,6 +51,7 @@ class ReceiverProtocol:
         self.unacked = 0  # applied frames since the last acknowledgement
         self.heard = 0  # pings and ends that came: signs of life without a frame
         self.ack_due = timing.NEVER
+        self._tend_due = 0.0
         self._port = port
         self._instance = instance
         self._me = me
@@ -71,6 +73,7 @@ class ReceiverProtocol:
             sender_state.dead_at,
             healing.ask_due,
             healing.give_up_due,
+            self._tend_due,
         )
 
     def tick(self, now: float) -> None:
@@ -82,6 +85,8 @@ class ReceiverProtocol:
             self.heal(now)
         if now >= sender_state.probe_due:
             sender_state.probe(now)
+        if now >= self._tend_due:
+            self._tend_due = self._port.tend(now)
         if now >= sender_state.dead_at:
             if self._port.readable():  # read its last frames first
                 sender_state.dead_at = now + timing.DEATH_GRACE_S
@@ -206,7 +211,6 @@ class ReceiverProtocol:
         If they are of another wire version, answer with the version of this receiver.
         """
         self._counts["bad_frames"] += 1
-        self._port.realign()
         version = messages.foreign_version(frame)
         if version is not None:
             detail = f"this receiver uses {messages.VERSION}, not {version}"
@@ -231,6 +235,8 @@ class ReceiverProtocol:
     def count(self) -> dict[str, int]:
         """Return the counts so far, by name."""
         counts = dict(self._counts)
+        counts["bad_frames"] += self._port.malformed
+        counts["shut"] = self._port.shut
         self._count_window(counts)
         return counts
 

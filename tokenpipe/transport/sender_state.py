@@ -44,7 +44,8 @@ class SenderState:
             self._leave(PeerDown(self.incarnation, f"{self._expects} was restarted"))
         self.incarnation = hello.source
         self.route = route
-        self.since_ns = hello.fields["since_ns"]
+        # A time that has not come yet would refuse each successor.
+        self.since_ns = min(hello.fields["since_ns"], int(now * 1e9))
         self.probe_due = timing.on_grid(now, timing.PROBE_S)
         self.events.append(PeerUp(hello.source))
 

@@ -17,6 +17,8 @@ from tokenpipe._core import FRAME_OVERHEAD, SocketRecv, SocketSend
 from tokenpipe.errors import LaneError, LaneLost
 from tokenpipe.instance import ForkGuard, Instance
 
+from . import timing
+from .connection_watch import ConnectionWatch
 from .context import context
 
 _NOW = int(zmq.NOBLOCK)
@@ -127,6 +129,8 @@ class ZmqReceiverPort(_ZmqPort):
             self._socket_recv = SocketRecv(self._recv, _NOW, zmq.Again)
             self._socket.setsockopt(zmq.ROUTER_MANDATORY, 1)
             self._socket.setsockopt(zmq.ROUTER_HANDOVER, 1)
+            # A message has one part, so that a peer's frame on its way is all that is unfinished.
+            self._watch = ConnectionWatch(self._socket, 2 * max_frame_bytes, 2 * bound_bytes)
             self._inode = self._bind(instance)
         except BaseException:
             self._socket.close(linger=0)
@@ -163,10 +167,20 @@ class ZmqReceiverPort(_ZmqPort):
         self.idle = self._socket_recv.idle
         return other
 
-    def realign(self) -> None:
-        """Drop the rest of a message that has more than two parts."""
-        while self._socket.getsockopt(zmq.RCVMORE):
-            self._recv(_NOW)
+    @property
+    def malformed(self) -> int:
+        """How many parts have come that are not frames."""
+        return self._socket_recv.malformed
+
+    @property
+    def shut(self) -> int:
+        """How many connections were closed because of a message without an end."""
+        return self._watch.closed
+
+    def tend(self, now: float) -> float:
+        """Close connections with too much of an unfinished message; return when to call again."""
+        soon = self._watch.look(self._socket_recv.wire_bytes, self.readable())
+        return now + timing.TEND_SOON_S if soon else timing.on_grid(now, timing.PROBE_S)
 
     def send(self, route: bytes, frame: bytes) -> bool:
         """Answer without waiting. Return False where the route is gone or full."""
@@ -186,6 +200,8 @@ class ZmqReceiverPort(_ZmqPort):
         """Unbind the lane. The socket's file is removed when this returns."""
         if self._socket.closed:
             return
+        self._guard.check(f"lane {self.lane}")
+        self._watch.close()
         super().close()
         try:
             if os.path.samestat(os.lstat(self._path), self._inode):
