@@ -176,7 +176,10 @@ class SocketSend:
     idle: bool  # each call sets it to False
 
 class SocketRecv:
-    """Takes messages of a ROUTER with recv(flags), which raises `again` where there is none."""
+    """Takes messages of a ROUTER with recv(flags), which raises `again` where there is none.
+
+    Each part is judged by itself: one that begins like a frame is a frame of the last route.
+    """
 
     def __init__(
         self, recv: Callable[[int], bytes], flags: int, again: type[BaseException]
@@ -185,6 +188,8 @@ class SocketRecv:
         self, limit: int, next_header: tuple[int, int, int, int], out: list[Any], /
     ) -> tuple[bytes, bytes] | None: ...
     idle: bool  # the last take() has taken all messages
+    malformed: int  # messages with parts that are not frames, so far (an estimate)
+    wire_bytes: int  # of all parts so far, as ZMTP sends them
 
 class SendWindow:
     """Numbers frames, and keeps those that are not acknowledged, bounded in bytes."""
@@ -408,9 +413,9 @@ class Table:
         merge_bytes: int,
         vocab: Vocab | None = None,
     ) -> Table: ...
-    def feed(self, dp: int, tp: int, frame: Buffer, /) -> _TableEvents: ...
+    def feed(self, dp: int, tp: int, frame: Buffer, now: float = -1, /) -> _TableEvents: ...
     def feed_run(
-        self, dp: int, frames: Sequence[object], start: int, /
+        self, dp: int, frames: Sequence[object], start: int, now: float = -1, /
     ) -> tuple[int, _TableEvents]: ...
     def flush(
         self,

@@ -161,12 +161,12 @@ static PyObject *table_counters(PyObject *self, PyObject *none) {
     (void)none;
     const tp_table *t = tp_py_table(self);
     const tp_table_counters *c = &t->counters;
-    return Py_BuildValue("{s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:I,s:K,s:K,s:L,s:L}", "frames", c->frames,
-                         "rows", c->rows, "tokens", c->tokens, "stale", c->stale, "overrun", c->overrun,
-                         "repeated", c->repeated, "parked", c->parked, "park_lost", c->park_lost, "bad_rows",
-                         c->bad_rows, "gaps", c->gaps, "bindings", t->live, "parked_bindings", t->parked_now,
-                         "parked_bytes", t->park_used, "stale_handle", c->stale_handle, "park_lost_handle",
-                         c->park_lost_handle);
+    return Py_BuildValue("{s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:I,s:K,s:K,s:L,s:L,s:K}", "frames",
+                         c->frames, "rows", c->rows, "tokens", c->tokens, "stale", c->stale, "overrun",
+                         c->overrun, "repeated", c->repeated, "parked", c->parked, "park_lost", c->park_lost,
+                         "bad_rows", c->bad_rows, "gaps", c->gaps, "bindings", t->live, "parked_bindings",
+                         t->parked_now, "parked_bytes", t->park_used, "stale_handle", c->stale_handle,
+                         "park_lost_handle", c->park_lost_handle, "clock_ahead", c->clock_ahead);
 }
 
 static PyMethodDef methods[] = {

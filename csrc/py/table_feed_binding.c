@@ -6,13 +6,20 @@
 #include "table/table_feed.h"
 #include "table/table_run.h"
 
+/* Tells the table the time in seconds. */
+static void set_clock(tp_table *t, double now) {
+    t->now_ns = now >= 0 && now < 1e10 ? (uint64_t)(now * 1e9) : UINT64_MAX;
+}
+
 PyObject *tp_table_py_feed(PyObject *self, PyObject *args) {
     Table *table = (Table *)self;
     unsigned int dp, tp;
     Py_buffer frame;
-    if (!PyArg_ParseTuple(args, "IIy*:feed", &dp, &tp, &frame)) {
+    double now = -1;
+    if (!PyArg_ParseTuple(args, "IIy*|d:feed", &dp, &tp, &frame, &now)) {
         return NULL;
     }
+    set_clock(&table->table, now);
     tp_result result = tp_table_feed(&table->table, dp, tp, frame.buf, (size_t)frame.len);
     PyBuffer_Release(&frame);
     return result == TP_OK ? tp_py_events(&table->table) : tp_raise(table->state, result, "StepFrame");
@@ -42,9 +49,11 @@ PyObject *tp_table_py_feed_run(PyObject *self, PyObject *args) {
     unsigned int dp;
     PyObject *frames;
     Py_ssize_t at;
-    if (!PyArg_ParseTuple(args, "IO!n:feed_run", &dp, &PyList_Type, &frames, &at)) {
+    double now = -1;
+    if (!PyArg_ParseTuple(args, "IO!n|d:feed_run", &dp, &PyList_Type, &frames, &at, &now)) {
         return NULL;
     }
+    set_clock(t, now);
     t->event_count = 0;
     while (at >= 0 && at < PyList_GET_SIZE(frames) && t->event_count == 0) {
         const uint32_t fed = feed_some(t, dp, frames, at);

@@ -30,6 +30,7 @@ tp_result tp_table_init(tp_table *t, const tp_table_config *config) {
     t->park_limit = config->park_limit < UINT32_MAX ? config->park_limit : UINT32_MAX;
     t->merge_limit = config->merge_limit;
     t->vocab = config->vocab;
+    t->now_ns = UINT64_MAX;
     t->parked_limit = (uint64_t)config->rank_count * config->slots * 2 + 64;
     t->eos = calloc(config->eos_count + 1u, sizeof *t->eos);
     if (t->eos == NULL) {

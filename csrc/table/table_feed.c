@@ -5,6 +5,7 @@
 #include "table/table.h"
 #include "table/table_client.h"
 #include "table/table_events.h"
+#include "table/table_pace.h"
 #include "table/table_park.h"
 #include "table/table_row.h"
 #include "text/text.h"
@@ -190,6 +191,10 @@ tp_result tp_table_feed(tp_table *t, uint32_t dp, uint32_t tp, const uint8_t *da
     }
     t->counters.frames++;
     t->counters.rows += v.rows;
+    if (tp_is_ahead(t, v.mono_ns)) {
+        t->counters.clock_ahead++;
+        v.mono_ns = t->now_ns;
+    }
     if (t->vocab == NULL) {
         feed_rows(t, rank, &v, again, 0);
     } else {

@@ -4,6 +4,12 @@
 
 #include "table/table_types.h"
 
+/* Whether a step's time is more than a second ahead of the caller's clock. Frames of the last milliseconds
+ * may be newer than now_ns, which is read once for many frames. */
+static inline int tp_is_ahead(const tp_table *t, uint64_t mono_ns) {
+    return mono_ns > t->now_ns && mono_ns - t->now_ns > UINT64_C(1000000000);
+}
+
 /* Whether to send the unsent output of a paced binding now. If only its time has not come, t->release_ns is
  * set to this time. */
 int tp_pace_is_due(tp_table *t, tp_binding *b, uint64_t mono_ns);

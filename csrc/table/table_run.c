@@ -5,6 +5,7 @@
 #include "table/table.h"
 #include "table/table_client.h"
 #include "table/table_events.h"
+#include "table/table_pace.h"
 #include "table/table_pool.h"
 #include "table/table_scan.h"
 #include "wire/step.h"
@@ -18,7 +19,7 @@ typedef struct run {
 
 /* Collects the frames that continue the last applied frame (the basis). Each has one token per row and
  * nothing else. */
-static void collect(const tp_rank *rank, const tp_bytes *frames, uint32_t n, run *r) {
+static void collect(const tp_table *t, const tp_rank *rank, const tp_bytes *frames, uint32_t n, run *r) {
     uint64_t step = rank->last_step;
     r->frames = 0;
     while (r->frames < n && r->frames < TP_RUN_MOST) {
@@ -26,7 +27,7 @@ static void collect(const tp_rank *rank, const tp_bytes *frames, uint32_t n, run
         const uint32_t at = r->frames;
         if (tp_step_parse(frames[at].data, frames[at].size, &v) != TP_OK || v.dp != rank->dp || v.tp != 0 ||
             v.step <= step || !v.continues || !tp_basis_leads_to(&rank->basis, at, &v) || v.counts != NULL ||
-            v.status != NULL || v.lp_k != NULL || v.extras_bytes > 0) {
+            v.status != NULL || v.lp_k != NULL || v.extras_bytes > 0 || tp_is_ahead(t, v.mono_ns)) {
             return;
         }
         r->token_ids[at] = v.token_ids;
@@ -121,7 +122,7 @@ uint32_t tp_table_feed_run(tp_table *t, uint32_t dp, const tp_bytes *frames, uin
     if (rank == NULL || !rank->any_step || rank->basis.rows == 0 || rank->basis.mixed) {
         return 0;
     }
-    collect(rank, frames, n, &r);
+    collect(t, rank, frames, n, &r);
     if (r.frames == 0 || tp_table_reserve_events(t, t->client_count) != TP_OK) {
         return 0;
     }

@@ -152,6 +152,7 @@ typedef struct tp_rank {
 
 typedef struct tp_table_counters {
     uint64_t frames, rows, tokens, stale, overrun, repeated, parked, park_lost, bad_rows, gaps;
+    uint64_t clock_ahead;                   /* frames with a time that has not come yet */
     int64_t stale_handle, park_lost_handle; /* the newest handles whose rows were dropped */
 } tp_table_counters;
 
@@ -166,6 +167,7 @@ typedef struct tp_table {
     tp_client *clients;
     uint32_t client_count, client_capacity;
     uint64_t park_limit, park_used, merge_limit;
+    uint64_t now_ns;                   /* the caller's clock at this feed; UINT64_MAX: unknown */
     uint64_t release_ns;               /* the next time at which a paced binding may be sent; 0: none */
     uint64_t parked_now, parked_limit; /* bindings */
     tp_binding *pool;

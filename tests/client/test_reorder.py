@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from tokenpipe.client.reorder import ReorderBuffer
+import pytest
+
+from tokenpipe.client.reorder import LATE_S, ReorderBuffer
 
 
 def test_a_frame_waits_until_what_lies_before_it_has_come() -> None:
@@ -27,6 +29,16 @@ def test_who_is_late_in_reading_waits_longer() -> None:
     assert held.next_deadline == 19.0
     held.extend_deadlines(10.5, 18.0)
     assert held.next_deadline == 19.0
+
+
+@pytest.mark.case("F12")
+def test_a_time_that_another_process_wrote_lets_nothing_wait_for_ever() -> None:
+    held = ReorderBuffer(1 << 20, 5.0)
+    held.add(b"final", {1: 4}, 10.0)
+    for now in range(11, 500):
+        held.extend_deadlines(1e-9, float(now))
+    assert held.next_deadline == 10.0 + LATE_S + 5.0
+    assert list(held.pop_expired(100.0))
 
 
 def test_nothing_waits_long_for_the_dead_but_what_they_sent_is_read_first() -> None:

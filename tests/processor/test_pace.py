@@ -7,6 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.processor.rig import LANE, Rig, Row
+from tokenpipe import _core
 from tokenpipe.processor.deadlines import NEVER
 from tokenpipe.types import RowStatus
 from tokenpipe.wire import (
@@ -97,6 +98,43 @@ def test_time_between_outputs() -> None:
     assert outputs(rig) == [1]
     rig.feed(Row(handle, [2]))
     assert outputs(rig) == [1], "the end waits for nothing"
+
+
+def made_at(frame: bytes, made_ns: int) -> bytes:
+    """Return the frame with another time."""
+    header, columns = _core.unpack_step(frame)
+    return _core.pack_step((*header[:-1], made_ns), columns)
+
+
+@pytest.mark.case("F12")
+@pytest.mark.parametrize("made_ns", [1_767_225_600 * 10**9, 1 << 62, 1 << 63, (1 << 64) - 1, 0, 1])
+@pytest.mark.parametrize("at", [0, 3])
+def test_a_workers_clock_does_not_decide_when_output_is_sent(made_ns: int, at: int) -> None:
+    rig = Rig()
+    handle = rig.bind(9, stream_interval_ms=500)
+    sizes = []
+    for n in range(30):
+        frame = rig.frame([Row(handle, [3 + n])])
+        rig.processor.feed(0, 0, made_at(frame, made_ns) if n == at else frame, rig.now)
+        sizes += outputs(rig)
+        if rig.processor.next_deadline <= rig.now:
+            rig.processor.tick(rig.now)
+        sizes += outputs(rig)
+        rig.now += 0.1
+    assert sum(sizes) >= 26 and max(sizes) <= 6
+    assert rig.processor.counters["clock_ahead"] == (made_ns > 1)
+
+
+@pytest.mark.case("F12")
+def test_the_time_in_an_output_frame_has_come() -> None:
+    rig = Rig()
+    handle = rig.bind(9)
+    now_ns = int(rig.now * 1e9)
+    for ahead_ns, shown_ns in ((1 << 62, 0), (5 * 10**8, 5 * 10**8), (-7, -7)):
+        frame = made_at(rig.frame([Row(handle, [3])]), now_ns + ahead_ns)
+        rig.processor.feed(0, 0, frame, rig.now)
+        sent = rig.processor.flush(0, LANE)
+        assert sent is not None and OutputFrame.unpack(sent).mono_ns == now_ns + shown_ns
 
 
 def test_nothing_waits_for_a_client_that_went() -> None:

@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from tokenpipe._core import FINISH_ERROR
 from tokenpipe.wire import OutputFrame
 
+LATE_S = 30.0  # a client that reads its lanes later than this may call rows lost that still come
+
 
 @dataclass(slots=True)
 class HeldFrame:
@@ -61,11 +63,12 @@ class ReorderBuffer:
         """Wait longer, because a frame made at `made` was read only now.
 
         The client reads its lanes late. So a lane may still hold the missing rows of each frame
-        that came after `made`.
+        that came after `made`. Another process wrote this time, so the wait has a bound.
         """
         for held in self._held:
             if made < held.came:
-                held.deadline = max(held.deadline, now + held.max_s)
+                late = min(now, held.came + LATE_S)
+                held.deadline = max(held.deadline, late + held.max_s)
 
     def shorten_deadlines(self, max_s: float, now: float) -> None:
         """Let no frame wait longer than `max_s`, because the sender of missing rows is gone."""

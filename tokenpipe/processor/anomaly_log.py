@@ -18,6 +18,8 @@ WATCHED = {
     "park_lost": "handles had rows but no bind within park_s or park_bytes; the rows were dropped",
     "bad_rows": "rows had an invalid token, status or handle",
     "bad_frames": "frames could not be read; they were dropped",
+    "clock_ahead": "frames had a time (step_ns) ahead of CLOCK_MONOTONIC; the processor's time was "
+    "used",
     "lane_gaps": "times a worker's lane lost frames for good",
 }
 NEWEST = {"stale": "stale_handle", "park_lost": "park_lost_handle"}

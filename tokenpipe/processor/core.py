@@ -118,7 +118,7 @@ class Processor:
         rank.life.seen(now)
         events: object = True
         while events is not None:
-            start, events = self._table.feed_run(dp, frames, start)
+            start, events = self._table.feed_run(dp, frames, start, now)
             for client in self._life.apply_events(rank, events or (), now):
                 self.end_slow_client(client, now)
         return start
@@ -126,7 +126,7 @@ class Processor:
     def _apply(self, rank: Rank, tp: int, frame: bytes, now: float) -> None:
         if tp == 0:
             rank.life.seen(now)
-            events = self._table.feed(rank.dp, 0, frame)
+            events = self._table.feed(rank.dp, 0, frame, now)
             if events is not None:
                 for client in self._life.apply_events(rank, events, now):
                     self.end_slow_client(client, now)
