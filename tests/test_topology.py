@@ -17,7 +17,7 @@ from tokenpipe.topology import Bounds, Processors, Timeouts, Topology
 
 PATHS = {"tokenizer", "runtime_dir", "log_dir", "api.chat_template"}
 ANY_TEXT = PATHS | {"name", "api.host", "api.model"}
-NULL_IS_FINE = PATHS | {"name", "vocab_size", "processors.count"}
+NULL_IS_FINE = PATHS | {"name", "vocab_size", "processors.count", "timeouts.recover_s"}
 
 
 def refused(text: str) -> list[str]:

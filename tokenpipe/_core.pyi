@@ -51,6 +51,7 @@ ERROR_LOST: int
 ERROR_SLOW: int
 ERROR_GAP: int
 ERROR_INTERNAL: int
+ERROR_CRASHES: int
 
 # wire.StepColumn
 STEP_HANDLES: int

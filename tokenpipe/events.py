@@ -48,13 +48,16 @@ class Aborted:
 class Rescheduled:
     """Outcome: the binding has ended, the request has not.
 
-    A new binding continues after `output_token_ids`, which are all tokens so far.
+    A new binding continues after `output_token_ids`, which are all tokens so far. `deaths` is how
+    often a worker died while it ran this request. If it exceeds `policies.max_deaths`, the event is
+    `Finished` with `ErrorCode.CRASHES` instead.
     """
 
     request: Request
     handle: int
     reason: RescheduleReason
     output_token_ids: list[int] = field(default_factory=list)
+    deaths: int = 0
 
 
 @dataclass(frozen=True, slots=True)

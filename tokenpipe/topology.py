@@ -76,6 +76,7 @@ class Timeouts(FrozenConfig, frozen=True):
     close_s: Seconds = 5.0  # for the acknowledgement of a lane's end, and for a child's exit
     client_ahead_s: Seconds = 5.0  # of a client for missing rows before later rows
     stuck_s: Seconds = 10.0  # for a sign of life of a process of `serve`
+    recover_s: Seconds | None = None  # of requests for a worker or an engine; None: 2 x startup_s
 
 
 class Policies(FrozenConfig, frozen=True):
@@ -92,7 +93,10 @@ class Policies(FrozenConfig, frozen=True):
     restarts: Annotated[int, Field(ge=1, le=1_000_000)] = 3  # the most restarts of one process
     within_s: Seconds = 60.0  # the period that `restarts` counts in
     on_stuck: Literal["report", "kill"] = "report"  # a process without a sign of life
-    lost_rank: Literal["move", "end"] = "move"  # its requests continue on another rank, or end
+    lost_rank: Literal["move", "wait", "end"] = "move"  # what its requests do
+    max_deaths: Annotated[int, Field(ge=0, le=1_000_000)] = (
+        2  # of workers that one request survives
+    )
 
 
 class Api(FrozenConfig, frozen=True):
@@ -176,6 +180,14 @@ class Topology(FrozenConfig, frozen=True):
                 value = {**values.get(key, {}), **value}
             values[key] = value
         return type(self)(**values)
+
+    @property
+    def recover_s(self) -> float:
+        """How long requests wait while nothing can run them. `timeouts.recover_s`, or its default.
+
+        The default is the time of two starts, because a start may fail once.
+        """
+        return self.timeouts.recover_s or 2 * self.timeouts.startup_s
 
     @property
     def processor_count(self) -> int:

@@ -45,6 +45,7 @@ static const struct {
     SAME(ERROR_SLOW),
     SAME(ERROR_GAP),
     SAME(ERROR_INTERNAL),
+    SAME(ERROR_CRASHES),
 
     SAME(STEP_HANDLES),
     SAME(STEP_COUNTS),

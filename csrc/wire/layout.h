@@ -53,7 +53,8 @@ enum tp_error_code {
     TP_ERROR_SLOW = 4,        /* its client, or the reader of its stream, did not take output in time */
     TP_ERROR_GAP = 5,         /* a part of its output did not arrive */
     TP_ERROR_INTERNAL = 6,    /* the engine, its worker or tokenpipe failed on it */
-    TP_ERROR_END = 7
+    TP_ERROR_CRASHES = 7,     /* its workers died again and again while they ran it */
+    TP_ERROR_END = 8
 };
 
 /* Columns of a StepFrame. Little-endian arrays in msgpack bins; an absent column is its default. */

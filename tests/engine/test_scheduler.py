@@ -142,6 +142,76 @@ def test_requests_of_a_lost_rank_end_where_told_so() -> None:
     assert (scheduler.running, scheduler.waiting) == (4, 2)  # the others go on, and wait
 
 
+def test_without_a_rank_requests_wait_up_to_their_patience() -> None:
+    now = [0.0]
+    model = Refusing(1)
+    rank = model.ranks[0]
+    scheduler = Scheduler(model, {0: rank}, slots=2, patience_s=10.0, clock=lambda: now[0])
+    for key in (1, 2, 3):
+        model.submit(key, 30)
+    scheduler.handle(model.events)
+    model.events.clear()
+    scheduler.schedule()
+    for _ in range(5):
+        model.run(rank)
+    now[0] = 100.0
+    model.lose(rank)
+    model.submit(4, 30)  # a new one waits too
+    scheduler.handle(model.events)
+    model.events.clear()
+    now[0] = 109.9
+    scheduler.schedule()
+    assert not model.refused and scheduler.waiting == 4
+    now[0] = 110.0
+    model.submit(5, 30)
+    scheduler.handle(model.events)
+    scheduler.schedule()
+    assert [key for key, _, code in model.refused if code is ErrorCode.LOST] == [1, 2]
+    assert [key for key, _, code in model.refused if code is ErrorCode.UNAVAILABLE] == [3, 4, 5]
+    assert {why for _, why, _ in model.refused} == {"no worker is up, and none came up within 10 s"}
+    assert scheduler.idle
+
+
+@pytest.mark.parametrize("lost_rank", ["move", "wait"])
+@pytest.mark.parametrize("seed", range(5))
+def test_all_ranks_may_be_lost_again_and_again(seed: int, lost_rank: str) -> None:
+    def disturb(model: Model, turn: int) -> None:
+        if turn % 60 == 40:
+            for rank in model.ranks:
+                if rank.up:
+                    model.lose(rank)
+        if turn % 60 == 55:
+            for rank in model.ranks:
+                model.restart(rank)
+
+    model, scheduler = made(lost_rank=lost_rank, patience_s=10.0)
+    play(model, scheduler, seed, disturb=disturb)
+    check(model, set(model.output))
+    assert scheduler.counts["Finished"] == 60
+    assert scheduler.counts["rescheduled_rank_lost"] > 8
+
+
+def test_a_request_that_waits_for_its_rank_runs_there_again() -> None:
+    model, scheduler = made(lost_rank="wait")
+    for key in range(1, 11):
+        model.submit(key, 30)
+    scheduler.handle(model.events)
+    model.events.clear()
+    scheduler.schedule()
+    homes = {key: rank.dp for key, (rank, _) in model.bound.items()}
+    for rank in model.ranks:
+        model.run(rank)
+    model.lose(model.ranks[1])
+    scheduler.handle(model.events)
+    model.events.clear()
+    scheduler.schedule()
+    assert {key for key, (rank, _) in model.bound.items()} == {k for k in homes if not homes[k]}
+    model.restart(model.ranks[1])
+    scheduler.handle(model.events)
+    scheduler.schedule()
+    assert {key: rank.dp for key, (rank, _) in model.bound.items()} == homes
+
+
 def test_what_comes_to_a_full_queue_is_refused_at_the_next_plan() -> None:
     model = Refusing(1)
     scheduler = Scheduler(model, {0: model.ranks[0]}, slots=4, max_queued=2)

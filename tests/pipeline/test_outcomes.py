@@ -8,17 +8,17 @@ from tests.pipeline.test_bindings import table_with
 from tokenpipe._core import OFFSET_UNKNOWN
 from tokenpipe.events import (
     Aborted,
+    Event,
     Finished,
     Mismatch,
     PrefillDone,
     Released,
     Rescheduled,
 )
-from tokenpipe.pipeline.final_rows import (
-    FinalRow,
-)
+from tokenpipe.pipeline.bindings import BindingTable
+from tokenpipe.pipeline.final_rows import FinalRow
 from tokenpipe.pipeline.outcomes import Outcomes
-from tokenpipe.types import ErrorCode, FinishReason, RescheduleReason
+from tokenpipe.types import ErrorCode, FinishReason, Request, RescheduleReason
 from tokenpipe.wire import (
     Counters,
     HandleAborted,
@@ -86,6 +86,59 @@ def test_an_abort_that_crosses_the_hand_back_ends_the_request(crossing: object) 
     assert bindings.entry(one) is None
     assert outcomes.take_final_rows() == [FinalRow(0, 1, 2, FinishReason.ABORT)]
     assert outcomes.apply(HandleReleased(handle, "drained")) == Released(one, handle, "drained")
+
+
+def lost(bindings: BindingTable, one: Request, at: int, outcomes: Outcomes) -> Event | None:
+    """Bind a request to slot `at` and report that its rank was lost."""
+    handle, _ = bindings.bind(one, 0, at)
+    return outcomes.apply(HandleRescheduled(handle, "rank_lost", (5, 6), 3, b"xy"))
+
+
+def test_a_request_whose_workers_die_again_and_again_ends_as_such() -> None:
+    bindings, (one,) = table_with(1)
+    bindings.incarnations[0] = 9
+    outcomes = Outcomes(bindings, max_deaths=2)
+    for deaths in (1, 2):
+        event = lost(bindings, one, deaths, outcomes)
+        assert isinstance(event, Rescheduled) and event.deaths == deaths
+    event = lost(bindings, one, 3, outcomes)
+    said = "its worker died 3 time(s) while it ran the request; policies.max_deaths is 2"
+    assert isinstance(event, Finished)
+    assert (event.finish_reason, event.output_tokens) == (FinishReason.ERROR, 2)
+    assert (event.error, event.error_code) == (said, ErrorCode.CRASHES)
+    (row,) = outcomes.take_final_rows()
+    assert (row.offset, row.error, row.error_code) == (2, said, ErrorCode.CRASHES)
+    assert (row.text_offset, row.text) == (3, b"xy")  # text that its last worker held back
+    assert bindings.entry(one) is None
+    assert isinstance(outcomes.apply(HandleReleased(event.handle, "rank_lost")), Released)
+
+
+def test_only_a_death_while_it_was_bound_there_counts() -> None:
+    bindings, (one,) = table_with(1)
+    outcomes = Outcomes(bindings, max_deaths=0)
+    assert isinstance(lost(bindings, one, 0, outcomes), Rescheduled)  # the rank was down
+    bindings.incarnations[0] = 9
+    handle, _ = bindings.bind(one, 0, 1)
+    bindings.incarnations[0] = 0  # the bind was on its way when the rank closed
+    assert isinstance(outcomes.apply(HandleRescheduled(handle, "rank_lost")), Rescheduled)
+    bindings.incarnations[0] = 9
+    handle, _ = bindings.bind(one, 0, 2)
+    bindings.incarnations[0] = 10  # the same, and the rank is up again
+    assert isinstance(outcomes.apply(HandleRescheduled(handle, "rank_lost")), Rescheduled)
+    for at, reason in enumerate(set(RescheduleReason) - {RescheduleReason.RANK_LOST}, 3):
+        handle, _ = bindings.bind(one, 0, at % bindings.slots)
+        event = outcomes.apply(HandleRescheduled(handle, str(reason)))
+        assert event == Rescheduled(one, handle, reason, [], 0)
+    assert isinstance(lost(bindings, one, 0, outcomes), Finished)
+
+
+def test_an_abort_that_crosses_the_last_death_is_an_abort() -> None:
+    bindings, (one,) = table_with(1)
+    bindings.incarnations[0] = 9
+    outcomes = Outcomes(bindings, max_deaths=0)
+    handle, _ = bindings.bind(one, 0, 0)
+    bindings.bindings[handle].aborting = True
+    assert outcomes.apply(HandleRescheduled(handle, "rank_lost")) == Aborted(one, handle, 0)
 
 
 def test_an_unknown_reason_changes_nothing() -> None:

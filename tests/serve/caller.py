@@ -15,12 +15,17 @@ from tests.serve.running import Running
 
 
 class Caller(threading.Thread):
-    """A streamed call. It counts its tokens, and keeps its last event and when that came."""
+    """A streamed call. It counts its tokens, and keeps its choices, its last event and its time."""
 
-    def __init__(self, server: Running, tokens: int, prompt: Sequence[int] = (1,)) -> None:
+    def __init__(
+        self, server: Running, tokens: int, prompt: Sequence[int] = (1,), **fields: Any
+    ) -> None:
         super().__init__()
         self._server, self._asked, self._prompt = server, tokens, list(prompt)
+        self._fields = fields
         self.tokens = 0
+        self.choices: list[dict[str, Any]] = []
+        self.usage: dict[str, Any] | None = None
         self.reason: str | None = None
         self.error: dict[str, Any] = {}
         self.done = False
@@ -34,6 +39,7 @@ class Caller(threading.Thread):
             "max_tokens": self._asked,
             "stream": True,
             "return_token_ids": True,
+            **self._fields,
         }
         try:
             url = f"{self._server.url}/v1/completions"
@@ -51,7 +57,9 @@ class Caller(threading.Thread):
         elif data:
             event = json.loads(data)
             self.error = event.get("error", {})
+            self.usage = event.get("usage")
             for choice in event.get("choices", ()):
+                self.choices.append(choice)
                 self.tokens += len(choice["token_ids"])
                 self.reason = choice["finish_reason"]
 

@@ -18,6 +18,7 @@ STATUS = {
     ErrorCode.SLOW: 503,
     ErrorCode.GAP: 503,
     ErrorCode.INTERNAL: 500,
+    ErrorCode.CRASHES: 500,
 }
 """The HTTP status of each error code. A 503 means that another attempt may succeed."""
 

@@ -50,7 +50,7 @@ class EngineLoop:
         that a rank has read its plan.
         """
         scheduler = self._scheduler
-        if self._lockstep and not scheduler.idle:
+        if self._lockstep and scheduler.ranks_up and not scheduler.idle:
             timeout_s = min(timeout_s, LOCKSTEP_WAIT_S)
         events = self.take_events(timeout_s)
         self._on_events(events)

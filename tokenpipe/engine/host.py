@@ -12,14 +12,14 @@ from types import TracebackType
 from typing_extensions import Self
 
 from tokenpipe.errors import StartupError, TokenpipeError
-from tokenpipe.events import Event, Mismatch, RankLost, RankUp, Rescheduled
+from tokenpipe.events import Event, Finished, Mismatch, RankLost, RankUp, Rescheduled
 from tokenpipe.instance import HEALTH_S, Health, HealthWriter
 from tokenpipe.logs import RateLimit
 from tokenpipe.notify import Notifier
 from tokenpipe.pipeline import Pipeline
 from tokenpipe.supervisor import Child, ChildSpec, KeptChildren, Supervisor
 from tokenpipe.topology import Topology
-from tokenpipe.types import RescheduleReason
+from tokenpipe.types import ErrorCode, RescheduleReason
 from tokenpipe.worker import EngineSpec
 
 from .engine_loop import EngineLoop
@@ -63,7 +63,7 @@ class EngineHost:
             self.pipe,
             lanes,
             slots=topology.slots_per_rank,
-            wait_for_ranks=False,
+            patience_s=topology.recover_s,
             lost_rank=topology.policies.lost_rank,
             max_queued=topology.max_queued_requests,
         )
@@ -153,8 +153,10 @@ class EngineHost:
                     self._up.add(dp_rank)
                     self._hear_model_cards()  # before the rank gets its first request
                     _log.info("rank %d is up", dp_rank, extra={"fields": {"dp": dp_rank}})
-                case Rescheduled(reason=RescheduleReason.RANK_LOST):
+                case Rescheduled(reason=RescheduleReason.RANK_LOST | RescheduleReason.RANK_CLOSED):
                     self._rescheduled += 1  # these events come before RankLost
+                case Finished(request, error=error, error_code=ErrorCode.CRASHES):
+                    _log.error("request %r ends: %s", request.external_id, error)
                 case RankLost(dp_rank, reason):
                     self._up.discard(dp_rank)
                     self._watch_at = 0.0  # so that health is written in this turn
@@ -163,7 +165,10 @@ class EngineHost:
                     self._limit.log(_log, logging.ERROR, "mismatch", f"ranks differ: {event}")
 
     def _rank_lost(self, dp_rank: int, reason: str) -> None:
-        follows = "are rescheduled" if self.topology.policies.lost_rank == "move" else "end"
+        follows = {"end": "end", "wait": f"wait for rank {dp_rank}"}.get(
+            self.topology.policies.lost_rank,
+            "go to another rank" if self._up else "wait for a rank",
+        )
         what = f"rank {dp_rank} is lost: {reason}; {self._rescheduled} request(s) {follows}"
         self._rescheduled = 0
         _log.warning("%s", what, extra={"fields": {"dp": dp_rank}})

@@ -5,8 +5,9 @@ It uses a Pipeline, its events and its step lanes, as a scheduler of your own do
 
 from __future__ import annotations
 
-from collections import Counter, OrderedDict, defaultdict
-from collections.abc import Iterable, Mapping
+import time
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from itertools import count
 from typing import Literal
@@ -23,12 +24,14 @@ from tokenpipe.events import (
     Rescheduled,
     Submitted,
 )
-from tokenpipe.types import ErrorCode, Request, RescheduleReason
+from tokenpipe.types import ErrorCode, Request, RescheduleReason, split_handle
 from tokenpipe.wire import StepBind, StepPlan
 
+from .rank_outages import RankOutages
 from .scheduler_protocols import PlanSender, SchedulerPipe
+from .waiting_queue import Placed, WaitingQueue
 
-NO_RANK = "no worker is up"
+RANK_GONE = (RescheduleReason.RANK_LOST, RescheduleReason.RANK_CLOSED)
 LOST = "the worker that ran it was lost"
 
 
@@ -57,15 +60,19 @@ class _Orders:
 class Scheduler:
     """Bind waiting requests to free slots, in the order of their arrival, to the emptiest rank.
 
+    Requests of a rank that was lost come before all others.
+
     Args:
         pipe: the Pipeline.
         lanes: the step lane of each DP rank.
         slots: slots of a rank.
-        wait_for_ranks: if False, requests are rejected while no rank is up, also those of a rank
-            that was lost.
-        lost_rank: requests of a lost rank are bound to another rank ("move") or rejected ("end").
+        patience_s: requests are rejected if no rank that may serve them is up for this time. None:
+            they wait for ever.
+        lost_rank: requests of a lost rank are bound to another rank, or wait while none is up
+            ("move"), wait for this rank ("wait"), or are rejected ("end").
         max_queued: so many requests may wait while no slot is free. Others are rejected. None is no
             bound.
+        clock: the time, in seconds.
     """
 
     def __init__(
@@ -74,18 +81,20 @@ class Scheduler:
         lanes: Mapping[int, PlanSender],
         *,
         slots: int,
-        wait_for_ranks: bool = True,
-        lost_rank: Literal["move", "end"] = "move",
+        patience_s: float | None = None,
+        lost_rank: Literal["move", "wait", "end"] = "move",
         max_queued: int | None = None,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._pipe = pipe
         self._lanes = lanes
         self._slots = slots
-        self._wait_for_ranks = wait_for_ranks
         self._lost_rank = lost_rank
+        self._clock = clock
+        self._outages = RankOutages(lanes, patience_s, clock())
         self._max_queued = max_queued
         self._rejected: list[tuple[Request, str, ErrorCode]] = []  # `schedule` tells the Pipeline
-        self._waiting: OrderedDict[int, tuple[Request, list[int]]] = OrderedDict()
+        self._waiting = WaitingQueue()
         self._bindings: dict[int, BoundRequest] = {}  # by handle, until released
         self._running: dict[int, BoundRequest] = {}  # by request, until its outcome
         self._free: dict[int, list[int]] = {}  # free slots of the ranks that are up
@@ -130,17 +139,17 @@ class Scheduler:
                 case Rescheduled(request, handle, reason, ids):
                     self.counts[f"rescheduled_{reason}"] += 1
                     self._outcome(handle)
-                    if reason == RescheduleReason.RANK_LOST and self._lost_rank == "end":
-                        self._rejected.append((request, LOST, ErrorCode.LOST))
+                    if reason in RANK_GONE:
+                        self._returned(request, handle, ids)
                     else:
-                        self._waiting[request.internal_id] = (request, ids)
+                        self._waiting.add(request, ids)
                 case PrefillDone(request, handle, ids):
                     self._outcome(handle)
-                    self._waiting[request.internal_id] = (request, ids)
+                    self._waiting.add(request, ids)
                 case Finished(request, handle):
                     self._outcome(handle)
                 case Aborted(request):  # without a handle if the abort crossed a reschedule
-                    self._waiting.pop(request.internal_id, None)
+                    self._waiting.remove(request.internal_id)
                     binding = self._running.get(request.internal_id)
                     self._outcome(binding.handle if binding else None)
                 case Released(request, handle, reason):
@@ -150,18 +159,18 @@ class Scheduler:
                     self._open(dp_rank)
                 case RankLost(dp_rank):
                     self._free.pop(dp_rank, None)
+                    self._outages.lost(dp_rank, self._clock())
 
     def schedule(self, grant: int | None = None) -> None:
         """Send each rank what is due: commands to its processor, and a plan to its workers.
 
         With `grant`, each rank that is up gets a plan, and its workers run so many steps.
         """
-        if not self._free and not self._wait_for_ranks:
-            self._reject_all()
+        self._rejected += self._waiting.take_expired(self._outages, self._clock())
         for rejected in self._rejected:
             self._pipe.reject(*rejected)
         self._rejected.clear()
-        placed = self._place()
+        placed = self._waiting.place(self._free)
         for dp in sorted({*placed, *self._orders, *(self._free if grant else ())}):
             orders = self._orders.pop(dp, _Orders())
             binds = self._command(dp, orders, placed.get(dp, []))
@@ -169,9 +178,7 @@ class Scheduler:
                 frees = tuple(orders.frees)
                 self._lanes[dp].send(StepPlan(next(self._plans), tuple(binds), frees, grant or 0))
 
-    def _command(
-        self, dp: int, orders: _Orders, placed: list[tuple[Request, list[int], int]]
-    ) -> list[StepBind]:
+    def _command(self, dp: int, orders: _Orders, placed: list[Placed]) -> list[StepBind]:
         binds: list[StepBind] = []
         if not (orders.preempts or orders.aborts or placed):
             return binds
@@ -194,21 +201,15 @@ class Scheduler:
             error = f"{self._max_queued} requests wait already"
             self._rejected.append((request, error, ErrorCode.UNAVAILABLE))
         else:
-            self._waiting[request.internal_id] = (request, [])
+            self._waiting.add(request, [])
 
-    def _reject_all(self) -> None:
-        while self._waiting:
-            _, (request, _) = self._waiting.popitem(last=False)
-            self._pipe.reject(request, NO_RANK, ErrorCode.UNAVAILABLE)
-
-    def _place(self) -> dict[int, list[tuple[Request, list[int], int]]]:
-        """Give waiting requests a rank and a slot while there are free slots."""
-        placed: dict[int, list[tuple[Request, list[int], int]]] = {}
-        while self._waiting and any(self._free.values()):
-            dp = max(self._free, key=lambda rank: len(self._free[rank]))
-            _, (request, ids) = self._waiting.popitem(last=False)
-            placed.setdefault(dp, []).append((request, ids, self._free[dp].pop()))
-        return placed
+    def _returned(self, request: Request, handle: int, ids: list[int]) -> None:
+        """Take a request of a rank that was lost."""
+        if self._lost_rank == "end":
+            self._rejected.append((request, LOST, ErrorCode.LOST))
+        else:
+            home = split_handle(handle)[0] if self._lost_rank == "wait" else None
+            self._waiting.add_returned(request, ids, home)
 
     def bound(self, binding: BoundRequest, output_tokens: int) -> None:
         """Keep a new binding of a request, which has `output_tokens` so far.
@@ -234,7 +235,7 @@ class Scheduler:
         if binding is not None:
             self._orders[binding.dp].aborts.append(request)
             self._order_free(binding)
-        elif self._waiting.pop(request.internal_id, None) is not None:
+        elif self._waiting.remove(request.internal_id):
             self._orders[0].aborts.append(request)
 
     def _order_free(self, binding: BoundRequest) -> None:
@@ -263,4 +264,5 @@ class Scheduler:
 
     def _open(self, dp: int) -> None:
         held = {b.slot for b in self._bindings.values() if b.dp == dp and not b.returned}
+        self._outages.up(dp)
         self._free[dp] = [slot for slot in range(self._slots) if slot not in held]

@@ -24,6 +24,7 @@ class Entry:
     text: tuple[int, bytes] = (0, b"")  # (bytes that its client has, bytes that were held back)
     extras_offset: int = 0  # bytes of extras that its client has
     abort_requested: bool = False  # its client cancelled it, and the engine was told once
+    deaths: int = 0  # how often a worker of its rank died while it was bound
 
 
 @dataclass(slots=True)
@@ -31,6 +32,7 @@ class Binding:
     """One handle. It is `open` until its outcome and stays in the table until its release."""
 
     entry: Entry
+    incarnation: int = 0  # of the rank at the bind; 0 if the rank was down
     open: bool = True
     aborting: bool = False
 
@@ -43,6 +45,7 @@ class BindingTable:
         self.slots = slots
         self.requests: dict[int, Entry] = {}
         self.bindings: dict[int, Binding] = {}
+        self.incarnations = [0] * data_parallel_size  # of each rank, 0 while it is down
         self._generations = [[first_generation - 1] * slots for _ in range(data_parallel_size)]
 
     # --- requests ---
@@ -100,7 +103,7 @@ class BindingTable:
         self._generations[dp_rank][slot] = generation + 1
         handle = make_handle(dp_rank, slot, generation + 1)
         entry.handle = handle
-        self.bindings[handle] = Binding(entry)
+        self.bindings[handle] = Binding(entry, self.incarnations[dp_rank])
         return handle, entry
 
     def find(self, what: Request | int) -> Binding | None:
@@ -136,6 +139,16 @@ class BindingTable:
         else:
             entry.output_token_ids = tuple(output_token_ids)
         return binding
+
+    def died(self, handle: int) -> bool:
+        """Return whether a rank's loss, reported for this handle, ended a binding that ran there.
+
+        A processor reports the loss before it reports that the rank is closed. The same report for
+        a bind that came too late follows after that. Such a request did not run.
+        """
+        binding = self.bindings.get(handle)
+        present = self.incarnations[split_handle(handle)[0]]
+        return binding is not None and binding.incarnation == present != 0
 
     def release(self, handle: int) -> Entry | None:
         """Remove a handle. Return its entry, None where the handle is unknown."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 
 from tokenpipe._core import OFFSET_UNKNOWN
 from tokenpipe.events import (
@@ -18,7 +18,6 @@ from tokenpipe.types import (
     FINISH_CODES,
     ErrorCode,
     FinishReason,
-    Request,
     RescheduleReason,
     split_handle,
 )
@@ -39,9 +38,13 @@ from .final_rows import FinalRow, RecentlyEnded
 class Outcomes:
     """Apply reports to the table; make the events and the final rows."""
 
-    def __init__(self, table: BindingTable) -> None:
-        """Start without events."""
+    def __init__(self, table: BindingTable, max_deaths: int | None = None) -> None:
+        """Start without events. `max_deaths`: so many deaths of its workers a request survives.
+
+        The next one ends it. None is no bound.
+        """
         self._table = table
+        self._max_deaths = max_deaths
         self._final_rows: list[FinalRow] = []
         self._recently_ended = RecentlyEnded()
         self.late_reports = 0  # reports on a handle that is unknown or has its outcome
@@ -55,12 +58,9 @@ class Outcomes:
             case HandleAborted():
                 event = self._aborted(report)
             case HandleRescheduled():
-                reason = RescheduleReason(report.reason)
-                event = self._handed_back(
-                    report, lambda request, handle, ids: Rescheduled(request, handle, reason, ids)
-                )
+                event = self._rescheduled(report)
             case HandlePrefilled():
-                event = self._handed_back(report, PrefillDone)
+                event = self._prefilled(report)
             case HandleReleased():
                 event = self._released(report)
             case RanksDiffer():
@@ -100,15 +100,41 @@ class Outcomes:
         self._recently_ended.add(binding.entry.request, split_handle(handle)[0])
         return binding.entry
 
-    def _handed_back(
-        self,
-        report: HandleRescheduled | HandlePrefilled,
-        make: Callable[[Request, int, list[int]], Event],
-    ) -> Event | None:
-        """Take a request back from its binding.
+    def _rescheduled(self, report: HandleRescheduled) -> Event | None:
+        """Hand a request back, or end it if too many of its workers died."""
+        handle, ids = report.handle, list(report.output_token_ids)
+        reason = RescheduleReason(report.reason)
+        entry = self._handed_back(report)
+        if not isinstance(entry, Entry):
+            return entry
+        if reason is RescheduleReason.RANK_LOST and self._table.died(handle):
+            entry.deaths += 1
+            if self._max_deaths is not None and entry.deaths > self._max_deaths:
+                return self._crashes(entry, handle)
+        return Rescheduled(entry.request, handle, reason, ids, entry.deaths)
+
+    def _crashes(self, entry: Entry, handle: int) -> Finished:
+        """End an unbound request whose workers died again and again."""
+        error = (
+            f"its worker died {entry.deaths} time(s) while it ran the request; policies.max_deaths "
+            f"is {self._max_deaths}"
+        )
+        code = ErrorCode.CRASHES
+        self.reject(entry, code, error)
+        tokens, reason = len(entry.output_token_ids), FinishReason.ERROR
+        return Finished(entry.request, handle, reason, tokens, None, error, code)
+
+    def _prefilled(self, report: HandlePrefilled) -> Event | None:
+        entry = self._handed_back(report)
+        if not isinstance(entry, Entry):
+            return entry
+        return PrefillDone(entry.request, report.handle, list(report.output_token_ids))
+
+    def _handed_back(self, report: HandleRescheduled | HandlePrefilled) -> Entry | Aborted | None:
+        """Take a request back from its binding. Return its entry, None for a late report.
 
         The engine may have sent an abort that the processor read after this outcome and dropped.
-        The request then ends here.
+        The request then ends here, and the result is its event.
         """
         known = self._table.bindings.get(report.handle)
         had = 0 if known is None else len(known.entry.output_token_ids)
@@ -120,7 +146,7 @@ class Outcomes:
             binding.entry.text = report.text_offset, report.text_tail
         if binding.aborting:
             return self.end_unbound(binding.entry, report.handle)
-        return make(binding.entry.request, report.handle, list(report.output_token_ids))
+        return binding.entry
 
     def _released(self, report: HandleReleased) -> Event | None:
         entry = self._table.release(report.handle)

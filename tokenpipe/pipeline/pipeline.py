@@ -69,12 +69,11 @@ class Pipeline:
         self._failure: ProcessorFailed | StartupError | None = None
         self._closed = False
         self._fresh = False  # `wait` has done the work of the next `poll`
-        self._incarnations = [0] * topology.data_parallel_size
         # Generations begin at a large random number. So a number that a caller made up, or a
         # handle of an earlier pipeline, is not a valid handle here.
         first = FIRST_GENERATION + secrets.randbelow(FIRST_GENERATION)
         self._table = BindingTable(topology.data_parallel_size, topology.slots_per_rank, first)
-        self._outcomes = Outcomes(self._table)
+        self._outcomes = Outcomes(self._table, topology.policies.max_deaths)
         self._resources = resources = Resources(topology, self._table, self._outcomes, clock)
         try:
             if model_card is not None:
@@ -267,7 +266,7 @@ class Pipeline:
 
     def incarnation(self, dp_rank: int) -> int:
         """Return the rank's present incarnation, 0 while it is down."""
-        return self._incarnations[dp_rank]
+        return self._table.incarnations[dp_rank]
 
     def end_unbound(self, entry: Entry) -> None:
         """Abort an unbound request: final output to its client, Aborted to the engine."""
@@ -307,11 +306,11 @@ class Pipeline:
     def _report(self, report: Message) -> None:
         match report:
             case RankOpened():
-                self._incarnations[report.dp] = report.incarnation
+                self._table.incarnations[report.dp] = report.incarnation
                 self._resources.step_lanes.renew(report.dp)
                 self._events.append(RankUp(report.dp, report.incarnation))
             case RankClosed():
-                self._incarnations[report.dp] = 0
+                self._table.incarnations[report.dp] = 0
                 self._resources.step_lanes.reset(report.dp)
                 self._events.append(RankLost(report.dp, report.reason))
             case Counters():
@@ -327,7 +326,7 @@ class Pipeline:
         ends = list(self._outcomes.processor_lost(death.ranks, error))
         self._events += ends
         for dp_rank in death.ranks:
-            if self._incarnations[dp_rank]:
+            if self._table.incarnations[dp_rank]:
                 self._report(RankClosed(dp_rank, f"processor {death.processor} was lost"))
         commands: list[Message] = [OpenRank(dp, self._table.floors(dp)) for dp in death.ranks]
         commands += self._resources.clients.present()

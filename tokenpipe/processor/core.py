@@ -162,11 +162,14 @@ class Processor:
         self._table.restart_steps(dp)
         self._reports.put(RankOpened(dp, incarnation))
 
-    def rank_lost(self, dp: int, reason: str, now: float) -> None:
-        """Close a rank: reschedule its requests and release its slots."""
+    def rank_lost(self, dp: int, reason: str, now: float, *, died: bool = True) -> None:
+        """Close a rank: reschedule its requests and release its slots.
+
+        `died` is False if a worker closed its lane in order.
+        """
         rank = self._ranks[dp]
         if rank.incarnation:
-            self._life.lose(rank)
+            self._life.lose(rank, died)
             rank.close()
             self._reports.put(RankClosed(dp, reason))
 

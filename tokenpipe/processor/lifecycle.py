@@ -147,14 +147,15 @@ class Lifecycle:
 
     # --- ranks, clients, deadlines ------------------------------------------------------------
 
-    def lose(self, rank: Rank) -> None:
+    def lose(self, rank: Rank, died: bool = True) -> None:
         """Give each binding of a rank that is gone its outcome and its release."""
+        why = RescheduleReason.RANK_LOST if died else RescheduleReason.RANK_CLOSED
         for handle, state in self._table.bindings(rank.dp):
             if state == State.PARKED:
                 self._table.drop(handle)
                 continue
             if state in _ACTIVE:
-                self._rescheduled(handle, RescheduleReason.RANK_LOST)
+                self._rescheduled(handle, why)
             self._release(rank, handle, RANK_LOST)
 
     def gap(self, rank: Rank, now: float) -> None:

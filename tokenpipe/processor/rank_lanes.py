@@ -69,7 +69,8 @@ class RankLanes:
                 if isinstance(change, PeerDown):
                     self._lost(processor, change.reason, now)
                 elif isinstance(change, PeerEnded):
-                    self._lost(processor, f"worker {self.dp_rank}.{tp_rank} closed its lane", now)
+                    reason = f"worker {self.dp_rank}.{tp_rank} closed its lane"
+                    self._lost(processor, reason, now, died=False)
         if not (self._up or self._failed) and all(lane.sender for lane in self.lanes):
             self._up = True
             processor.rank_up(self.dp_rank, new_incarnation(), now)
@@ -104,10 +105,10 @@ class RankLanes:
         except FrameError:
             self.bad_frames += 1  # its lost rows show as a jump of the positions
 
-    def _lost(self, processor: Processor, reason: str, now: float) -> None:
+    def _lost(self, processor: Processor, reason: str, now: float, died: bool = True) -> None:
         if self._up:
             self._up = False
-            processor.rank_lost(self.dp_rank, reason, now)
+            processor.rank_lost(self.dp_rank, reason, now, died=died)
 
     def applied(self, lanes: Container[object]) -> None:
         """Let these lanes acknowledge the frames that were read."""

@@ -52,6 +52,7 @@ class ErrorCode(IntEnum):
     SLOW = _core.ERROR_SLOW  # its client was too slow, and its output exceeded a bound
     GAP = _core.ERROR_GAP  # a part of its output did not arrive
     INTERNAL = _core.ERROR_INTERNAL  # the engine, its worker or tokenpipe failed
+    CRASHES = _core.ERROR_CRASHES  # its workers died again and again while they ran it
 
 
 class RequestOutputKind(IntEnum):
@@ -68,7 +69,8 @@ class RescheduleReason(str, Enum):
     PREEMPTED = "preempted"
     UNSOLICITED = "unsolicited"  # the worker drained it without a command
     GAP = "gap"  # rows were lost on the lane and could not be sent again
-    RANK_LOST = "rank_lost"
+    RANK_LOST = "rank_lost"  # a worker died or failed, or the bind came too late
+    RANK_CLOSED = "rank_closed"  # a worker closed its lane in order
     PARK_LOST = "park_lost"  # rows came long before the bind and were dropped
     DRAINED_TIMEOUT = "drained_timeout"  # it was preempted, and no drained row came in time
     SLOT_BUSY = "slot_busy"
