@@ -110,6 +110,8 @@ class Api(FrozenConfig, frozen=True):
     model: Annotated[str, Field(min_length=1, max_length=255)] = "tokenpipe"  # name in responses
     chat_template: FilePath = default(None)  # None: the one beside the tokenizer
     max_body_bytes: Bytes = 16 * _MIB
+    max_choices: Annotated[int, Field(ge=1, le=1_000_000)] = 2048  # prompts of a call, times its n
+    max_prompt_ids: Annotated[int, Field(ge=1, le=1 << 24)] = 1 << 20  # of all prompts of a call
     backlog: Annotated[int, Field(ge=1, le=65_535)] = 2048
     access_log: bool = False
 

@@ -67,7 +67,7 @@ def parrot(tokenizer: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterato
 
 def test_text_comes_back_streamed_and_whole(parrot: Running) -> None:
     prompt = "one two, drei €uro 漢字 🙂"
-    count = len(load_encoder_of(parrot).encode(prompt))
+    count = len(load_encoder_of(parrot).encode([prompt])[0])
     asked: dict[str, Any] = {"model": "tokenpipe", "prompt": prompt, "max_tokens": count}
     with parrot.client() as client:
         whole = client.completions.create(**asked)
@@ -102,7 +102,7 @@ def test_stop_string_ends_it_and_frees_the_slot(
 def test_chat_goes_through_the_models_template(parrot: Running) -> None:
     messages: Any = [{"role": "user", "content": "hi there"}]
     expected = "<user>hi there\n<assistant>!"
-    count = len(load_encoder_of(parrot).encode(expected, special_tokens=False))
+    count = len(load_encoder_of(parrot).encode([expected], special_tokens=False)[0])
     with parrot.client() as client:
         answer = client.chat.completions.create(
             model="tokenpipe", messages=messages, max_tokens=count
@@ -112,7 +112,7 @@ def test_chat_goes_through_the_models_template(parrot: Running) -> None:
 
 def test_logprob_names_are_words(tokenizer: Path) -> None:
     encoder = load_encoder(tokenizer)
-    ids = encoder.encode("hello world")
+    (ids,) = encoder.encode(["hello world"])
     assert "".join(encoder.token(token) for token in ids) == "hello world"
 
 

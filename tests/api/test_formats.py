@@ -85,7 +85,7 @@ def test_whole_answer_adds_its_deltas_up() -> None:
     choice = ChoiceBuffer()
     choice.add("a", RequestOutput("r1", 0, 0, [1]))
     choice.add("b", RequestOutput("r1", 0, 1, [2], FinishReason.LENGTH))
-    said = format_of(ChatFormat, with_ids=True).whole([choice], Usage(3, 2))
+    said = json.loads("".join(format_of(ChatFormat, with_ids=True).whole([choice], Usage(3, 2))))
     assert said["choices"][0] == {
         "index": 0,
         "message": {"role": "assistant", "content": "ab"},

@@ -39,8 +39,8 @@ def test_text_in_and_out_and_stop_strings(tmp_path: Path, runtime_dir: Path) -> 
 
 
 def test_text_needs_a_tokenizer_or_an_engine_without_language() -> None:
-    assert PlainTextCodec(True).encode("hü", "prompt") == list("hü".encode())
+    assert [*map(list, PlainTextCodec(True).encode_prompts(["hü"]))] == [list("hü".encode())]
     with pytest.raises(Problem, match="no tokenizer"):
-        PlainTextCodec(False).encode("h", "prompt")
+        PlainTextCodec(False).encode_prompts(["h"])
     output = RequestOutput("r1", 0, 0, [1, 22])
     assert PlainTextCodec(False).text(output) == " 1 22"

@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from tokenizers import decoders
+from tokenizers import Tokenizer, decoders
 
 from tests.postprocess.small_tokenizers import PIECES, tokenizer_with
 from tests.postprocess.vocab import real
@@ -51,8 +51,23 @@ def test_an_encoder_encodes_as_its_tokenizer(path: Path) -> None:
     tokenizer, encoder = real("gpt2_style").tokenizer, load_encoder(path)
     for special in (True, False):
         ids = tokenizer.encode("The return of é", add_special_tokens=special).ids
-        assert encoder.encode("The return of é", special) == ids
+        assert encoder.encode(["The return of é"], special) == [ids]
     assert [encoder.token(token) for token in ids] == [tokenizer.decode([t]) for t in ids]
+
+
+@pytest.mark.case("F35")
+@pytest.mark.parametrize("left", ["truncation", "padding"])
+def test_what_a_training_left_in_the_file_is_off(tmp_path: Path, path: Path, left: str) -> None:
+    text = "The return of é is long enough to be cut"
+    expected = load_encoder(path).encode([text, "a"])
+    tokenizer = Tokenizer.from_file(str(path))
+    if left == "truncation":
+        tokenizer.enable_truncation(max_length=2)
+    else:
+        tokenizer.enable_padding(length=64)
+    tokenizer.save(str(tmp_path / "trained.json"))
+    assert Tokenizer.from_file(str(tmp_path / "trained.json")).encode(text).ids != expected[0]
+    assert load_encoder(tmp_path / "trained.json").encode([text, "a"]) == expected
 
 
 def test_a_vocabulary_has_a_word_for_every_id(path: Path) -> None:

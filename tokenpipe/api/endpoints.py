@@ -11,9 +11,10 @@ from starlette.responses import JSONResponse, Response
 from tokenpipe.instance import ModelCard
 from tokenpipe.types import SamplingParams
 
+from .body_parser import BodyParser
 from .formats import ChatFormat, CompletionFormat
 from .problems import Problem
-from .request_check import executor_fields, max_tokens_of
+from .request_check import check_choices, check_ids, executor_fields, max_tokens_of
 from .request_models import (
     AbortRequest,
     ChatCompletionRequest,
@@ -35,26 +36,35 @@ class Endpoints:
     def __init__(self, state: ServerState, codec: TextCodec) -> None:
         self._state = state
         self._codec = codec
-        self._model = state.settings.topology.api.model
+        self._api = state.settings.topology.api
+        self._model = self._api.model
+        self._parser = BodyParser(self._api.max_prompt_ids)
+        self._off_loop = state.off_loop
 
-    async def completions(self, body: CompletionRequest, request: Request) -> Response:
+    async def completions(self, request: Request) -> Response:
         """Continue one or several prompts."""
+        body, size = await self._parser.parse(request, CompletionRequest)
         card, extra = self._check(body)
-        prompts = [
-            self._codec.encode(prompt, "prompt") if isinstance(prompt, str) else prompt
-            for prompt in body.prompts
-        ]
+        check_choices(len(body.prompt), body.n or 1, self._api)
+        prompts = await self._off_loop.run(size, self._codec.encode_prompts, body.prompt)
+        check_ids(sum(map(len, prompts)), CompletionFormat.prompt_field, self._api)
+        made: dict[int, SamplingParams] = {}  # by max_tokens, as most prompts have the same
         params = []
         for prompt in prompts:
             field = CompletionFormat.prompt_field, len(prompt)
             most = max_tokens_of(body.given_max_tokens, DEFAULT_COMPLETION_TOKENS, field, card)
-            params.append(body.params(most, body.logprobs))
+            if most not in made:
+                made[most] = body.params(most, body.logprobs)
+            params.append(made[most])
         return self._respond(CompletionFormat, body, request, prompts, params, extra)
 
-    async def chat(self, body: ChatCompletionRequest, request: Request) -> Response:
+    async def chat(self, request: Request) -> Response:
         """Make the next message of a conversation."""
+        body, size = await self._parser.parse(request, ChatCompletionRequest)
         card, extra = self._check(body)
-        prompt = self._codec.encode_chat(body.messages)
+        check_choices(1, body.n or 1, self._api)
+        prompt = await self._off_loop.run(size, self._codec.encode_chat, body.messages)
+        check_ids(len(prompt), ChatFormat.prompt_field, self._api)
         field = ChatFormat.prompt_field, len(prompt)
         most = max_tokens_of(body.given_max_tokens, DEFAULT_CHAT_TOKENS, field, card)
         params = [body.params(most, body.wanted_logprobs)]
@@ -106,8 +116,9 @@ class Endpoints:
         }
         return JSONResponse({"object": "list", "data": [model]})
 
-    async def abort(self, body: AbortRequest) -> Response:
+    async def abort(self, request: Request) -> Response:
         """Abort the live requests of an id, in all workers; each gets its final output."""
+        body, _ = await self._parser.parse(request, AbortRequest)
         aborted = await self._state.abort_socket.abort_everywhere(body.request_id)
         return JSONResponse({"aborted": aborted})
 

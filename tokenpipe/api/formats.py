@@ -5,8 +5,9 @@ from __future__ import annotations
 import json
 import math
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import islice
 from json.encoder import encode_basestring_ascii as quoted
 from typing import Any, Protocol
 
@@ -14,6 +15,7 @@ from tokenpipe.types import RequestOutput, TokenLogprobs, Usage
 
 from .text_codec import TextCodec
 
+ENTRIES_AT_ONCE = 32  # of a list; 32 tokens with 20 alternatives each take about a millisecond
 LOWEST = -9999.0
 """Stands for a log probability of minus infinity, which JSON cannot express."""
 
@@ -51,11 +53,14 @@ class EndpointFormat(Protocol):
     def chunk(self, index: int, text: str, output: RequestOutput) -> bytes:
         """Return the event of an output of the choice with this index."""
 
+    def chunk_parts(self, index: int, text: str, output: RequestOutput) -> Iterator[str]:
+        """Yield the same event in small parts, for an output of any size."""
+
     def usage(self, usage: Usage) -> bytes:
         """Return the event with the usage of a stream."""
 
-    def whole(self, choices: Sequence[ChoiceBuffer], usage: Usage) -> dict[str, Any]:
-        """Return the JSON object of a response that is not streamed."""
+    def whole(self, choices: Sequence[ChoiceBuffer], usage: Usage) -> Iterator[str]:
+        """Yield the JSON object of a response that is not streamed, in small parts."""
 
 
 class _SharedFormat:
@@ -85,46 +90,63 @@ class _SharedFormat:
 
     def chunk(self, index: int, text: str, output: RequestOutput) -> bytes:
         """Return the event of an output of the choice with this index."""
-        begin = f'{self._head}{{"index":{index},{self.before_text}{quoted(text)}{self.after_text},'
         if output.finish_reason is None and output.logprobs is None and not self._with_ids:
+            begin = self._begin(index, text)
             return f'{begin}"logprobs":null,{self._plain_end}'.encode("ascii")
-        rest: dict[str, Any] = {"logprobs": self.logprobs(output.logprobs, output.offset)}
+        return "".join(self.chunk_parts(index, text, output)).encode("ascii")
+
+    def chunk_parts(self, index: int, text: str, output: RequestOutput) -> Iterator[str]:
+        """Yield the same event in small parts, for an output of any size."""
+        yield self._begin(index, text)
+        yield from self._logprobs(output.logprobs, output.offset)
         if self._with_ids:
-            rest["token_ids"] = output.token_ids
+            yield ', "token_ids": '
+            yield from json_list(output.token_ids, 4096)
         reason = output.finish_reason
-        rest["finish_reason"] = None if reason is None else str(reason)
-        if reason is not None:
-            rest["stop_reason"] = output.stop_reason
-        return f"{begin}{json.dumps(rest)[1:]}{self._tail}".encode("ascii")
+        if reason is None:
+            yield f', "finish_reason": null}}{self._tail}'
+        else:
+            yield f', "finish_reason": "{reason}", '
+            yield f'"stop_reason": {json.dumps(output.stop_reason)}}}{self._tail}'
+
+    def _begin(self, index: int, text: str) -> str:
+        return f'{self._head}{{"index":{index},{self.before_text}{quoted(text)}{self.after_text},'
 
     def usage(self, usage: Usage) -> bytes:
         """Return the event with the usage of a stream."""
         return f'{self._head}],"usage":{json.dumps(usage_dict(usage))}}}\n\n'.encode("ascii")
 
-    def whole(self, choices: Sequence[ChoiceBuffer], usage: Usage) -> dict[str, Any]:
-        """Return the JSON object of a response that is not streamed."""
-        entries = []
+    def whole(self, choices: Sequence[ChoiceBuffer], usage: Usage) -> Iterator[str]:
+        """Yield the JSON object of a response that is not streamed, in small parts."""
+        head = {"id": self.id, "object": self.whole_object}
+        head |= {"created": self.created, "model": self.model}  # type: ignore[dict-item]
+        yield json.dumps(head)[:-1] + ', "choices": ['
         for index, choice in enumerate(choices):
-            entry = {
-                "index": index,
-                **self.content("".join(choice.text)),
-                "logprobs": self.logprobs(choice.logprobs or None, 0),
-                "finish_reason": choice.finish_reason,
-                "stop_reason": choice.stop_reason,
-            }
-            if self._with_ids:
-                entry["token_ids"] = choice.token_ids
-            if choice.prompt_logprobs:
-                entry["prompt_logprobs"] = [self._of_prompt(e) for e in choice.prompt_logprobs]
-            entries.append(entry)
-        return {
-            "id": self.id,
-            "object": self.whole_object,
-            "created": self.created,
-            "model": self.model,
-            "choices": entries,
-            "usage": usage_dict(usage),
-        }
+            yield ", " if index else ""
+            yield from self._choice(index, choice)
+        yield f'], "usage": {json.dumps(usage_dict(usage))}}}'
+
+    def _choice(self, index: int, choice: ChoiceBuffer) -> Iterator[str]:
+        content = {"index": index, **self.content("".join(choice.text))}
+        yield json.dumps(content)[:-1] + ", "
+        yield from self._logprobs(choice.logprobs or None, 0)
+        end = {"finish_reason": choice.finish_reason, "stop_reason": choice.stop_reason}
+        yield ", " + json.dumps(end)[1:-1]
+        if self._with_ids:
+            yield ', "token_ids": '
+            yield from json_list(choice.token_ids, 4096)
+        if choice.prompt_logprobs:
+            yield ', "prompt_logprobs": '
+            yield from json_list(map(self._of_prompt, choice.prompt_logprobs))
+        yield "}"
+
+    def _logprobs(self, entries: list[TokenLogprobs] | None, offset: int) -> Iterator[str]:
+        """Yield the field of logprobs."""
+        yield '"logprobs": '
+        if entries is None:
+            yield "null"
+        else:
+            yield from self.logprobs(entries, offset)
 
     def _of_prompt(self, entry: TokenLogprobs | None) -> dict[str, Any] | None:
         """Return the logprobs of a prompt token as vLLM writes them: by id, its own id first."""
@@ -144,8 +166,8 @@ class _SharedFormat:
         """Return the field that has the text of a whole choice."""
         raise NotImplementedError
 
-    def logprobs(self, entries: list[TokenLogprobs] | None, offset: int) -> dict[str, Any] | None:
-        """Return logprobs in the format of the endpoint."""
+    def logprobs(self, entries: list[TokenLogprobs], offset: int) -> Iterator[str]:
+        """Yield logprobs in the format of the endpoint, in small parts."""
         raise NotImplementedError
 
 
@@ -165,21 +187,24 @@ class CompletionFormat(_SharedFormat):
         """Return the field that has the text of a whole choice."""
         return {"text": text}
 
-    def logprobs(self, entries: list[TokenLogprobs] | None, offset: int) -> dict[str, Any] | None:
-        """Return three lists that have an entry for each token."""
-        if entries is None:
-            return None
+    def logprobs(self, entries: list[TokenLogprobs], offset: int) -> Iterator[str]:
+        """Yield three lists that have an entry for each token."""
         text = self.codec.token_text
-        tokens = [text(entry.token_ids[0]) for entry in entries]
-        tops = [
-            {text(i): finite(v) for i, v in list(zip(e.token_ids, e.logprobs, strict=True))[1:]}
-            for e in entries
-        ]
-        return {
-            "tokens": tokens,
-            "token_logprobs": [finite(entry.logprobs[0]) for entry in entries],
-            "top_logprobs": tops if any(tops) else None,
-        }
+        yield '{"tokens": '
+        yield from json_list(text(entry.token_ids[0]) for entry in entries)
+        yield ', "token_logprobs": '
+        yield from json_list(finite(entry.logprobs[0]) for entry in entries)
+        yield ', "top_logprobs": '
+        if any(len(entry.token_ids) > 1 for entry in entries):
+            yield from json_list(map(self._top, entries))
+        else:
+            yield "null"
+        yield "}"
+
+    def _top(self, entry: TokenLogprobs) -> dict[str, float | None]:
+        text = self.codec.token_text
+        pairs = list(zip(entry.token_ids, entry.logprobs, strict=True))[1:]
+        return {text(token): finite(value) for token, value in pairs}
 
 
 class ChatFormat(_SharedFormat):
@@ -205,9 +230,11 @@ class ChatFormat(_SharedFormat):
         """Return the field that has the text of a whole choice."""
         return {"message": {"role": "assistant", "content": text}}
 
-    def logprobs(self, entries: list[TokenLogprobs] | None, offset: int) -> dict[str, Any] | None:
-        """Return an entry for each token, with its alternatives."""
-        return None if entries is None else {"content": [self._entry(entry) for entry in entries]}
+    def logprobs(self, entries: list[TokenLogprobs], offset: int) -> Iterator[str]:
+        """Yield a list that has an entry for each token, with its alternatives."""
+        yield '{"content": '
+        yield from json_list(map(self._entry, entries))
+        yield "}"
 
     def _entry(self, entry: TokenLogprobs) -> dict[str, Any]:
         own, *alternatives = [
@@ -219,6 +246,16 @@ class ChatFormat(_SharedFormat):
     def _token(self, token: int, value: float | None) -> dict[str, Any]:
         text = self.codec.token_text(token)
         return {"token": text, "logprob": finite(value), "bytes": list(text.encode())}
+
+
+def json_list(entries: Iterable[Any], at_once: int = ENTRIES_AT_ONCE) -> Iterator[str]:
+    """Yield a JSON list of any size in parts of a few entries, which are made when they are due."""
+    left = iter(entries)
+    comma = "["
+    while some := list(islice(left, at_once)):
+        yield comma + json.dumps(some)[1:-1]
+        comma = ", "
+    yield "]" if comma == ", " else "[]"
 
 
 def finite(value: float | None) -> float | None:

@@ -8,10 +8,12 @@ from __future__ import annotations
 import json
 
 from tokenpipe.instance import ModelCard
+from tokenpipe.topology import Api
 
 from .problems import Problem
 from .request_models import GenerationRequest
 
+TOO_MANY = "too_many"
 TOO_LONG = "context_length_exceeded"  # OpenAI's code
 
 
@@ -55,3 +57,21 @@ def max_tokens_of(
         what = f"{name}: {wanted} and the prompt's {length} tokens exceed max_model_len {most}"
         raise Problem(400, what, param=name, code=TOO_LONG)
     return wanted
+
+
+def check_choices(prompts: int, n: int, api: Api) -> None:
+    """Raise Problem, a 400, for a call that makes more sequences than one may."""
+    most = api.max_choices
+    if prompts > most:
+        what = f"prompt: {prompts} prompts, one call may have {most}"
+        raise Problem(400, what, param="prompt", code=TOO_MANY)
+    if prompts * n > most:
+        what = f"n: {prompts} prompt(s) with n = {n} make {prompts * n} sequences, one call may"
+        raise Problem(400, f"{what} make {most}", param="n", code=TOO_MANY)
+
+
+def check_ids(ids: int, field: str, api: Api) -> None:
+    """Raise Problem, a 400, for prompts of more token ids than a call may have."""
+    if ids > api.max_prompt_ids:
+        what = f"{field}: {ids} tokens, one call may have {api.max_prompt_ids}"
+        raise Problem(400, what, param=field, code=TOO_MANY)

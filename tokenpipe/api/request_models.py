@@ -5,25 +5,22 @@ A field that would change the response and is not served is refused by name. It 
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, PlainValidator, model_validator
 
 from tokenpipe.errors import FieldError
 from tokenpipe.types import SamplingParams
 
 from .problems import Problem
+from .token_lists import Prompts, prompts_of, stop_ids_of
 
-TokenId = Annotated[int, Field(ge=0, lt=1 << 31)]
-Ids = list[TokenId]
 MAX_N = 128
 MAX_STOPS = 16
 
 # Fields of several types. Pydantic would give an error for each of the types.
 UNION_ERRORS = {
-    "prompt": "must be a text, a list of token ids (integers from 0 to 2147483647), or a list of"
-    " either",
     "stop": f"must be a string, or a list of at most {MAX_STOPS}",
     "content": 'must be a text, or a list of parts {"type": "text", "text": ...}',
 }
@@ -52,13 +49,25 @@ _NEUTRAL: dict[str, tuple[Any, ...]] = {
 }
 
 
-class StreamOptions(BaseModel):
+class _RequestBody(BaseModel):
+    """In a body null means the same as no value."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _without_nulls(cls, given: Any) -> Any:
+        if not isinstance(given, dict):
+            return given
+        needed = {name for name, field in cls.model_fields.items() if field.is_required()}
+        return {k: v for k, v in given.items() if v is not None or k in needed}
+
+
+class StreamOptions(_RequestBody):
     """What a stream has beside its chunks."""
 
     include_usage: bool = False
 
 
-class GenerationRequest(BaseModel):
+class GenerationRequest(_RequestBody):
     """The fields that both endpoints have. A field without an effect here (`user`) is ignored."""
 
     model_config = ConfigDict(extra="allow")
@@ -75,7 +84,7 @@ class GenerationRequest(BaseModel):
     min_p: Annotated[float, Field(ge=0, le=1)] | None = None
     min_tokens: Annotated[int, Field(ge=0, lt=1 << 31)] = 0
     ignore_eos: bool = False
-    stop_token_ids: Ids = []
+    stop_token_ids: Annotated[Sequence[int], PlainValidator(stop_ids_of)] = ()
     request_id: Annotated[str, Field(min_length=1, max_length=256)] | None = None
     return_token_ids: bool = False
     include_stop_str_in_output: bool = False
@@ -134,21 +143,9 @@ class GenerationRequest(BaseModel):
 class CompletionRequest(GenerationRequest):
     """The body of POST /v1/completions."""
 
-    prompt: str | Ids | list[str] | list[Ids]
+    prompt: Annotated[Prompts, PlainValidator(prompts_of)]  # one text or list of ids is a list too
     max_tokens: Annotated[int, Field(ge=1, lt=1 << 31)] | None = None
     logprobs: Annotated[int, Field(ge=0, le=20)] | None = None
-
-    @property
-    def prompts(self) -> list[str] | list[Ids]:
-        """The prompts. Raises Problem where there is none."""
-        prompt = self.prompt
-        if isinstance(prompt, str):
-            return [prompt]
-        if not prompt:
-            raise Problem(400, "prompt: must not be empty", param="prompt")
-        if isinstance(prompt[0], int):
-            return [prompt]
-        return prompt
 
     @property
     def given_max_tokens(self) -> tuple[str, int] | None:
@@ -169,7 +166,7 @@ class ChatMessage(BaseModel):
 
     model_config = ConfigDict(extra="allow")
     role: Literal["system", "developer", "user", "assistant", "tool", "function"]
-    content: str | list[ContentPart] | None = None
+    content: str | Annotated[list[ContentPart], Field(fail_fast=True)] | None = None
 
     @property
     def text(self) -> str:
@@ -182,7 +179,7 @@ class ChatMessage(BaseModel):
 class ChatCompletionRequest(GenerationRequest):
     """The body of POST /v1/chat/completions."""
 
-    messages: Annotated[list[ChatMessage], Field(min_length=1)]
+    messages: Annotated[list[ChatMessage], Field(min_length=1, fail_fast=True)]
     max_tokens: Annotated[int, Field(ge=1, lt=1 << 31)] | None = None
     max_completion_tokens: Annotated[int, Field(ge=1, lt=1 << 31)] | None = None
     logprobs: bool | None = None

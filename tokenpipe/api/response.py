@@ -22,10 +22,11 @@ from tokenpipe.client import AsyncClient, AsyncSamples, AsyncStream
 from tokenpipe.errors import FieldError, FrameTooLarge, LaneFull, TokenpipeError, first_line
 from tokenpipe.types import FinishReason, RequestOutput, SamplingParams
 
-from .formats import ChoiceBuffer, EndpointFormat
+from .formats import ENTRIES_AT_ONCE, ChoiceBuffer, EndpointFormat
 from .merge import merged
 from .problems import PROMPT, Problem, of_output, unavailable
 from .server_state import ServerState
+from .slices import Slices, joined
 from .text_codec import TextCodec
 from .usage import UsageCounter
 
@@ -110,7 +111,7 @@ class GenerationResponse(Response):
         watch = asyncio.ensure_future(self._watch_caller(receive))
         streams: list[Outputs] = []
         try:
-            self._submit(self._state.link.client(), streams)
+            await self._submit(self._state.link.client(), streams)
             outputs = streams[0] if len(streams) == 1 else merged(streams)
             await (
                 self._send_events(outputs, send)
@@ -185,11 +186,12 @@ class GenerationResponse(Response):
 
     # --- the work ---
 
-    def _submit(self, client: AsyncClient, streams: list[Outputs]) -> None:
-        job = self._job
+    async def _submit(self, client: AsyncClient, streams: list[Outputs]) -> None:
+        job, slices = self._job, Slices()
         try:
             for prompt, params in zip(job.prompts, job.params, strict=True):
                 streams.append(client.generate(prompt, params, job.request_id, job.extra))
+                await slices.pause()
         except LaneFull:
             raise unavailable("the engine does not keep up") from None
         except FrameTooLarge as error:
@@ -208,7 +210,11 @@ class GenerationResponse(Response):
             prompt, output = (0, item) if single else item
             if output.finish_reason is FinishReason.ERROR:
                 raise of_output(output, endpoint_format.prompt_field)
-            event = endpoint_format.chunk(prompt * n + output.index, codec.text(output), output)
+            index, text = prompt * n + output.index, codec.text(output)
+            if output.logprobs is None or len(output.logprobs) <= ENTRIES_AT_ONCE:
+                event = endpoint_format.chunk(index, text, output)
+            else:
+                event = await joined(endpoint_format.chunk_parts(index, text, output))
             if not self._begun:
                 self._begun = True
                 await send(
@@ -246,7 +252,8 @@ class GenerationResponse(Response):
             counter.add(prompt, output)
         if any(choice.finish_reason is None for choice in choices):
             raise unavailable("the engine is gone")
-        await self._send_json(send, 200, self._format.whole(choices, counter.usage), {})
+        raw = await joined(self._format.whole(choices, counter.usage))
+        await self._send_json(send, 200, raw, {})
 
     async def _send_problem(self, send: Send, problem: Problem) -> None:
         """Send a problem: as the status, or as the last event where the stream has begun."""
@@ -259,13 +266,13 @@ class GenerationResponse(Response):
 
     async def _send_final(self, send: Send, problem: Problem) -> None:
         if not self._begun:
-            await self._send_json(send, problem.status, problem.body, problem.headers)
+            raw = json.dumps(problem.body).encode()
+            await self._send_json(send, problem.status, raw, problem.headers)
         else:
             self._ended = True
             await send({"type": "http.response.body", "body": problem.event, "more_body": False})
 
-    async def _send_json(self, send: Send, status: int, body: Any, headers: Any) -> None:
-        raw = json.dumps(body).encode()
+    async def _send_json(self, send: Send, status: int, raw: bytes, headers: Any) -> None:
         pairs = [(b"content-type", b"application/json"), (b"content-length", b"%d" % len(raw))]
         pairs += [(name.encode(), value.encode()) for name, value in headers.items()]
         self._begun = True

@@ -15,6 +15,7 @@ from tokenpipe.notify import WATCHDOG_S
 
 from .abort import AbortSocket
 from .engine_link import EngineLink
+from .off_loop import OffLoop
 from .problems import Problem, unavailable
 from .settings import ApiSettings
 
@@ -41,6 +42,7 @@ class ServerState:
         self.rank = rank
         self.link = EngineLink(settings.endpoint)
         self.abort_socket = AbortSocket(Path(settings.endpoint), self.link.abort)
+        self.off_loop = OffLoop()
         self.failure: BaseException | None = None  # what made the start fail
         self._cards = ModelCardReader(Path(settings.endpoint))
         self._responses: set[OpenResponse] = set()
@@ -72,6 +74,7 @@ class ServerState:
                 await task
         self._tasks.clear()
         self.abort_socket.close()
+        self.off_loop.close()
         await self.link.close()
         _log.info("the API worker closed its client")
 

@@ -7,8 +7,11 @@ engine, which has no language, also takes text: its tokens are the text's bytes.
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Sequence
-from typing import Protocol
+from typing import Protocol, cast
+
+import numpy as np
 
 from tokenpipe.postprocess import Encoder, load_encoder
 from tokenpipe.topology import Topology
@@ -17,6 +20,7 @@ from tokenpipe.types import RequestOutput
 from .chat import ChatTemplate
 from .problems import Problem
 from .request_models import ChatMessage
+from .token_lists import Prompts
 
 
 class TextCodec(Protocol):
@@ -24,10 +28,13 @@ class TextCodec(Protocol):
 
     finds_stops: bool  # whether stop strings can be found
 
-    def encode(self, text: str, param: str) -> list[int]:
-        """Return the token ids of a prompt, which is the field `param`. Raises Problem."""
+    def encode_prompts(self, prompts: Prompts) -> Sequence[Sequence[int]]:
+        """Return the token ids of each prompt. Prompts that are ids stay as they are.
 
-    def encode_chat(self, messages: Sequence[ChatMessage]) -> list[int]:
+        Raises Problem. A thread of its own may call this.
+        """
+
+    def encode_chat(self, messages: Sequence[ChatMessage]) -> Sequence[int]:
         """Return the token ids of a conversation. Raises Problem."""
 
     def text(self, output: RequestOutput) -> str:
@@ -45,17 +52,21 @@ class PlainTextCodec:
     def __init__(self, takes_text: bool) -> None:
         self._takes_text = takes_text
 
-    def encode(self, text: str, param: str) -> list[int]:
-        """Return the bytes of the text in UTF-8. Raises Problem where text is not taken."""
+    def encode_prompts(self, prompts: Prompts) -> Sequence[Sequence[int]]:
+        """Return the bytes of each text in UTF-8. Raises Problem where text is not taken."""
+        return [self._encode(p, "prompt") if isinstance(p, str) else p for p in prompts]
+
+    def _encode(self, text: str, param: str) -> Sequence[int]:
         if not self._takes_text:
             what = f"{param}: the server has no tokenizer; give a list of token ids"
             raise Problem(400, what, param=param, code="no_tokenizer")
-        return list(text.encode())
+        ids = np.frombuffer(text.encode(), np.uint8).astype(np.int32)
+        return array("i", ids.tobytes())
 
-    def encode_chat(self, messages: Sequence[ChatMessage]) -> list[int]:
+    def encode_chat(self, messages: Sequence[ChatMessage]) -> Sequence[int]:
         """Return the bytes of the conversation: a line for each message, its role in front."""
         text = "".join(f"{message.role}: {message.text}\n" for message in messages)
-        return self.encode(f"{text}assistant:", "messages")
+        return self._encode(f"{text}assistant:", "messages")
 
     def text(self, output: RequestOutput) -> str:
         """Return each token id in decimal, behind a space."""
@@ -76,20 +87,23 @@ class TokenizerCodec:
         self._encoder = encoder
         self._template = template
 
-    def encode(self, text: str, param: str) -> list[int]:
-        """Return the token ids of a text. Raises Problem for a text without a token."""
-        ids = self._encoder.encode(text)
-        if not ids:
-            raise Problem(400, f"{param}: the text has no token", param=param)
-        return ids
+    def encode_prompts(self, prompts: Prompts) -> Sequence[Sequence[int]]:
+        """Return the token ids of each text. Raises Problem for a text without a token."""
+        if not isinstance(prompts[0], str):
+            return cast("Sequence[Sequence[int]]", prompts)
+        encoded = self._encoder.encode(prompts)
+        if not all(encoded):
+            raise Problem(400, "prompt: the text has no token", param="prompt")
+        return encoded
 
-    def encode_chat(self, messages: Sequence[ChatMessage]) -> list[int]:
+    def encode_chat(self, messages: Sequence[ChatMessage]) -> Sequence[int]:
         """Return the token ids of the text that the model's template makes of a conversation."""
         if self._template is None:
             what = "messages: the model has no chat template; /v1/completions takes prompts"
             raise Problem(400, what, param="messages", code="no_chat_template")
         text = self._template.render(messages)
-        return self._encoder.encode(text, special_tokens=False)  # the template writes them
+        (ids,) = self._encoder.encode([text], special_tokens=False)  # the template writes them
+        return ids
 
     def text(self, output: RequestOutput) -> str:
         """Return the text that the output came with."""

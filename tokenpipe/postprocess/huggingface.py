@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from typing import NamedTuple
@@ -29,9 +30,13 @@ def read_vocabulary(path: str | Path) -> Vocabulary:
 
 def _load(path: str | Path) -> Tokenizer:
     try:
-        return Tokenizer.from_file(str(path))
+        tokenizer: Tokenizer = Tokenizer.from_file(str(path))
     except Exception as error:  # the package raises plain Exception for a malformed file
         raise ConfigError(f"tokenizer: {path} cannot be read: {error}") from None
+    # A training may have left these in the file. They would cut a prompt, or fill it.
+    tokenizer.no_truncation()
+    tokenizer.no_padding()
+    return tokenizer
 
 
 class HuggingFaceEncoder:
@@ -40,13 +45,13 @@ class HuggingFaceEncoder:
     def __init__(self, path: str | Path) -> None:
         self._tokenizer = _load(path)
 
-    def encode(self, text: str, special_tokens: bool = True) -> list[int]:
-        """Return the ids of a text; `special_tokens`: with those that the tokenizer adds."""
+    def encode(self, texts: Sequence[str], special_tokens: bool = True) -> list[list[int]]:
+        """Return the ids of each text; `special_tokens`: with those that the tokenizer adds."""
+        batch = self._tokenizer.encode_batch_fast  # `encode` of the package holds the GIL
         try:
-            ids: list[int] = self._tokenizer.encode(text, add_special_tokens=special_tokens).ids
+            return [made.ids for made in batch(list(texts), add_special_tokens=special_tokens)]
         except BaseException as error:
             raise as_exception(error) from None
-        return ids
 
     def token(self, token_id: int) -> str:
         """Return the text of one token alone."""

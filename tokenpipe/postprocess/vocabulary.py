@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -24,8 +25,11 @@ class Vocabulary:
 class Encoder(Protocol):
     """Turns text into token ids. A server needs this for prompts that are text."""
 
-    def encode(self, text: str, special_tokens: bool = True) -> list[int]:
-        """Return the ids of a text; `special_tokens`: with those that the tokenizer adds."""
+    def encode(self, texts: Sequence[str], special_tokens: bool = True) -> list[list[int]]:
+        """Return the ids of each text; `special_tokens`: with those that the tokenizer adds.
+
+        Other threads run meanwhile.
+        """
 
     def token(self, token_id: int) -> str:
         """Return the text of one token alone."""
