@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from starlette.requests import ClientDisconnect
 
 from tokenpipe.api.body_parser import SPARE_VALUES, BodyParser, values_at_most
 from tokenpipe.api.problems import Problem
@@ -83,6 +84,15 @@ def test_half_a_surrogate_pair_is_refused_by_field(body: Any, param: str) -> Non
     problem = refused(json.dumps(body).encode(), model=model)
     assert (problem.status, problem.param) == (400, param)
     json.dumps(problem.body, ensure_ascii=False).encode()
+
+
+def test_a_caller_that_leaves_within_its_body_is_no_failure() -> None:
+    class Leaver(Call):
+        async def body(self) -> bytes:
+            raise ClientDisconnect
+
+    with pytest.raises(Problem, match="left"):
+        asyncio.run(BodyParser(1).parse(Leaver(b""), CompletionRequest))  # type: ignore[arg-type]
 
 
 def test_a_whole_surrogate_pair_is_a_character() -> None:

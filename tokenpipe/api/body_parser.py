@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 
 from fastapi import Request
 from pydantic import BaseModel, ValidationError
+from starlette.requests import ClientDisconnect
 
 from .problems import Problem
 from .request_models import UNION_ERRORS
@@ -35,7 +36,10 @@ class BodyParser:
     async def parse(self, request: Request, model: type[Body]) -> tuple[Body, int]:
         """Return the checked body, and its size in bytes. Raises Problem, a 400 or 413."""
         slices = Slices()
-        raw = await request.body()
+        try:
+            raw = await request.body()
+        except ClientDisconnect:
+            raise Problem(400, "the caller left before the end of the body") from None
         if values_at_most(raw, self._max_values) > self._max_values:
             await slices.pause()
             raise Problem(413, f"the body has more than {self._max_values} values")
