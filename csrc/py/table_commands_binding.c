@@ -11,6 +11,7 @@
 #include "table/table_finish.h"
 #include "table/table_pace.h"
 #include "table/table_park.h"
+#include "table/table_queue.h"
 #include "table/table_shed.h"
 
 /* Returns the binding of a handle. NULL with KeyError: it has none. */
@@ -255,10 +256,8 @@ PyObject *tp_table_py_release(PyObject *self, PyObject *arg) {
         return NULL;
     }
     tp_table *t = tp_py_table(self);
-    if (t->release_ns > 0 && t->release_ns <= now_ns) {
-        tp_table_release(t, now_ns);
-    }
-    return PyLong_FromUnsignedLongLong(t->release_ns);
+    tp_table_release(t, now_ns);
+    return PyLong_FromUnsignedLongLong(tp_queue_next(t));
 }
 
 PyObject *tp_table_py_drop(PyObject *self, PyObject *arg) {

@@ -44,7 +44,8 @@ void tp_stream_clear(tp_stream *stream) {
     stream->error_field = 0;
 }
 
-/* Moves entries of 4 bytes to the beginning of their array. */
+/* Moves entries of 4 bytes to the beginning of their array. It is called only if as many were taken before
+ * them. So a consumer that takes few of many pays for these few. */
 static void slide(void *array, uint32_t head, uint32_t len) {
     uint8_t *bytes = array;
     if (bytes != NULL && head > 0) {
@@ -57,13 +58,15 @@ static tp_result reserve_tokens(tp_stream *stream, uint32_t count) {
     if (stream->head + need <= stream->capacity) {
         return TP_OK;
     }
-    slide(stream->tokens, stream->head, stream->len);
-    slide(stream->lp_k, stream->head, stream->len);
-    slide(stream->lp_ranks, stream->head, stream->len);
-    stream->head = 0;
+    if (stream->head >= stream->len) {
+        slide(stream->tokens, stream->head, stream->len);
+        slide(stream->lp_k, stream->head, stream->len);
+        slide(stream->lp_ranks, stream->head, stream->len);
+        stream->head = 0;
+    }
     const tp_growing arrays[] = {TP_GROWING(stream->tokens), TP_GROWING(stream->lp_k),
                                  TP_GROWING(stream->lp_ranks)};
-    return tp_buffers_grow(arrays, stream->lp_k == NULL ? 1 : 3, &stream->capacity, need);
+    return tp_buffers_grow(arrays, stream->lp_k == NULL ? 1 : 3, &stream->capacity, stream->head + need);
 }
 
 static tp_result reserve_entries(tp_stream *stream, uint64_t count) {
@@ -71,11 +74,13 @@ static tp_result reserve_entries(tp_stream *stream, uint64_t count) {
     if (stream->lp_head + need <= stream->lp_capacity) {
         return TP_OK;
     }
-    slide(stream->lp_ids, stream->lp_head, stream->lp_len);
-    slide(stream->lp_values, stream->lp_head, stream->lp_len);
-    stream->lp_head = 0;
+    if (stream->lp_head >= stream->lp_len) {
+        slide(stream->lp_ids, stream->lp_head, stream->lp_len);
+        slide(stream->lp_values, stream->lp_head, stream->lp_len);
+        stream->lp_head = 0;
+    }
     const tp_growing arrays[] = {TP_GROWING(stream->lp_ids), TP_GROWING(stream->lp_values)};
-    return tp_buffers_grow(arrays, 2, &stream->lp_capacity, need);
+    return tp_buffers_grow(arrays, 2, &stream->lp_capacity, stream->lp_head + need);
 }
 
 /* Prepares for the first row with logprobs: the tokens that wait have none. */

@@ -11,8 +11,8 @@
 #define TP_WRAP_BYTES 16u
 
 typedef struct tp_extras {
-    uint8_t *buffer; /* unsent pieces; a part of the first may have been sent */
-    uint32_t len, capacity;
+    uint8_t *buffer; /* from `head` on: unsent pieces; a part of the first may have been sent */
+    uint32_t head, len, capacity;
     uint32_t ready;   /* bytes that may be sent; the rest goes with the next token, or with the end */
     uint32_t charged; /* ready bytes that are on the client's account */
     uint64_t offset;  /* bytes that were sent */
@@ -34,9 +34,12 @@ void tp_extras_add(tp_extras *e, const tp_wrap *wrap, const uint8_t *data);
 void tp_extras_rebase(tp_extras *e, uint32_t base, uint64_t end, uint32_t total);
 void tp_extras_sent(tp_extras *e, uint32_t bytes);
 
+/* The unsent bytes. */
+static inline const uint8_t *tp_extras_bytes(const tp_extras *e) { return e->buffer + e->head; }
+
 static inline void tp_extras_settle(tp_extras *e) { e->ready = e->len; }
 
 /* Drops everything that is not sent. */
-static inline void tp_extras_forget(tp_extras *e) { e->len = e->ready = e->charged = 0; }
+static inline void tp_extras_forget(tp_extras *e) { e->head = e->len = e->ready = e->charged = 0; }
 
 #endif

@@ -57,6 +57,7 @@ void tp_table_clear(tp_table *t) {
     free(t->eos);
     free(t->clients);
     free(t->events);
+    free(t->queue);
     memset(t, 0, sizeof *t);
 }
 
@@ -96,6 +97,7 @@ void tp_table_drop(tp_table *t, tp_binding *b) {
     if (b->state == TP_PARKED) {
         t->parked_now--;
         t->park_used -= b->park_bytes;
+        b->park_bytes = 0; /* it is no place in the queue */
     }
     b->state = TP_GONE;
     if (!(b->flags & TP_B_DIRTY)) { /* else the flush that sends its last row frees it */

@@ -5,6 +5,7 @@
 
 #include "buffer.h"
 #include "table/table_events.h"
+#include "table/table_queue.h"
 #include "table/table_tail.h"
 
 tp_result tp_client_open(tp_table *t, uint32_t client) {
@@ -33,6 +34,7 @@ void tp_client_wake(tp_table *t, tp_binding *b) {
     if (b->flags & (TP_B_DIRTY | TP_B_MUTED)) {
         return;
     }
+    tp_queue_remove(t, b);
     tp_client *c = &t->clients[b->client];
     c->tokens += b->total - b->sent;
     if (b->flags & TP_B_LOGPROBS) {

@@ -74,7 +74,7 @@ static int put_with_extras(tp_packed *p, tp_binding *b) {
     const uint64_t used = p->bytes + TP_ROW_BYTES + TP_EXTRAS_BYTES;
     const uint64_t left = used + LEAST_EXTRAS < p->limit ? p->limit - used : LEAST_EXTRAS;
     const uint32_t n = extras->ready < left ? extras->ready : (uint32_t)left;
-    memcpy(p->s->extras + p->extras_bytes, extras->buffer, n);
+    memcpy(p->s->extras + p->extras_bytes, tp_extras_bytes(extras), n);
     p->extras_bytes += n;
     p->bytes += n + TP_EXTRAS_BYTES;
     const int room = n == extras->ready && p->bytes + TP_ROW_BYTES + 4 <= p->limit;

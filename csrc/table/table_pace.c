@@ -3,6 +3,7 @@
 
 #include "table/extras.h"
 #include "table/table_client.h"
+#include "table/table_queue.h"
 #include "table/table_tail.h"
 
 #define MOST_HELD (1u << 17) /* logprob entries, or 8 bytes of extras each, that may wait for a pace */
@@ -19,8 +20,7 @@ int tp_pace_is_due(tp_table *t, tp_binding *b, uint64_t mono_ns) {
         mono_ns = t->now_ns;
     }
     if (b->sent > 0 && mono_ns < b->next_ns) {
-        t->release_ns = t->release_ns == 0 || b->next_ns < t->release_ns ? b->next_ns : t->release_ns;
-        return 0;
+        return tp_queue_put(t, b, b->next_ns) != TP_OK; /* without memory it is sent too early */
     }
     b->next_ns = b->pace_ns > 0 ? mono_ns + b->pace_ns : 0;
     return 1;
@@ -32,25 +32,11 @@ static int waits_for_time(const tp_binding *b) {
            tp_binding_is_open(b) && b->total - b->sent >= b->pace;
 }
 
-static void release(tp_table *t, tp_binding *b, uint64_t now_ns) {
-    if (!waits_for_time(b)) {
-        return;
-    }
-    if (b->next_ns <= now_ns) {
-        b->next_ns = now_ns + b->pace_ns;
-        tp_client_wake(t, b);
-    } else if (t->release_ns == 0 || b->next_ns < t->release_ns) {
-        t->release_ns = b->next_ns;
-    }
-}
-
 void tp_table_release(tp_table *t, uint64_t now_ns) {
-    t->release_ns = 0;
-    for (uint32_t r = 0; r < t->rank_count; r++) {
-        for (uint32_t s = 0; s < t->slots; s++) {
-            for (tp_binding *b = t->ranks[r].slots[s].newest; b != NULL; b = b->older) {
-                release(t, b, now_ns);
-            }
+    for (tp_binding *b; (b = tp_queue_take(t, now_ns)) != NULL;) {
+        if (waits_for_time(b)) {
+            b->next_ns = now_ns + b->pace_ns;
+            tp_client_wake(t, b);
         }
     }
 }

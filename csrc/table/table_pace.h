@@ -10,11 +10,11 @@ static inline int tp_is_ahead(const tp_table *t, uint64_t mono_ns) {
     return mono_ns > t->now_ns && mono_ns - t->now_ns > UINT64_C(1000000000);
 }
 
-/* Whether to send the unsent output of a paced binding now. If only its time has not come, t->release_ns is
- * set to this time. */
+/* Whether to send the unsent output of a paced binding now. If only its time has not come, it is put into the
+ * queue of the table. */
 int tp_pace_is_due(tp_table *t, tp_binding *b, uint64_t mono_ns);
 
-/* Marks the bindings whose time has come for sending. Sets t->release_ns to the next time, or 0. */
+/* Marks the bindings whose time has come for sending. */
 void tp_table_release(tp_table *t, uint64_t now_ns);
 
 #endif

@@ -47,11 +47,12 @@ void tp_pack_end(tp_packed *p, const tp_binding *b) {
 
 void tp_pack_runs(tp_packed *p, tp_binding *b) {
     tp_tail *tail = b->tail;
+    const int32_t *ks = tail->k + tail->token_head;
     uint32_t token = 0, entry = 0;
     while (token < tail->tokens) {
-        const int32_t k = tail->k[token];
+        const int32_t k = ks[token];
         uint32_t n = 1;
-        while (token + n < tail->tokens && tail->k[token + n] == k) {
+        while (token + n < tail->tokens && ks[token + n] == k) {
             n++;
         }
         if (!tp_pack_fits(p, (uint64_t)(k + 1))) {
@@ -63,9 +64,10 @@ void tp_pack_runs(tp_packed *p, tp_binding *b) {
             tp_pack_begin(p, &p->with_k, p->s->lp_k, 0xff, sizeof *p->s->lp_k);
             p->s->lp_k[p->rows - 1] = k;
             const uint32_t entries = (uint32_t)(k + 1) * n;
-            memcpy(p->s->lp_ids + p->entries, tail->ids + entry, (size_t)entries * 4);
-            memcpy(p->s->lp_values + p->entries, tail->values + entry, (size_t)entries * 4);
-            memcpy(p->s->lp_ranks + p->scored, tail->ranks + token, (size_t)n * 4);
+            memcpy(p->s->lp_ids + p->entries, tail->ids + tail->entry_head + entry, (size_t)entries * 4);
+            memcpy(p->s->lp_values + p->entries, tail->values + tail->entry_head + entry,
+                   (size_t)entries * 4);
+            memcpy(p->s->lp_ranks + p->scored, tail->ranks + tail->token_head + token, (size_t)n * 4);
             p->entries += entries;
             p->scored += n;
             p->bytes += (uint64_t)entries * 8 + (uint64_t)n * 4;

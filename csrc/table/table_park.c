@@ -8,7 +8,8 @@
 #include "table/table_tail.h"
 
 tp_binding *tp_park_place(tp_table *t, tp_slot *slot, int64_t handle, uint64_t step) {
-    for (tp_binding *b = slot->newest; b != NULL; b = b->older) {
+    uint32_t others = 0;
+    for (tp_binding *b = slot->newest; b != NULL; b = b->older, others++) {
         if (b->handle == handle) {
             return b;
         }
@@ -18,7 +19,8 @@ tp_binding *tp_park_place(tp_table *t, tp_slot *slot, int64_t handle, uint64_t s
         t->counters.stale_handle = handle;
         return NULL;
     }
-    tp_binding *b = t->parked_now < t->parked_limit ? tp_binding_new(t, slot, handle) : NULL;
+    const int fits = others < TP_SLOT_BINDINGS && t->parked_now < t->parked_limit;
+    tp_binding *b = fits ? tp_binding_new(t, slot, handle) : NULL;
     if (b == NULL) {
         t->counters.park_lost++;
         t->counters.park_lost_handle = handle;

@@ -4,6 +4,10 @@
 
 #include "table/table_types.h"
 
+/* If a slot has more bindings, no further ones are parked there: a look for a binding passes all of its slot.
+ */
+#define TP_SLOT_BINDINGS 64u
+
 /* Returns the binding of a handle that is not the newest of its slot. If the handle is unknown, it is parked.
  * NULL: the rows of the handle are dropped and counted. */
 tp_binding *tp_park_place(tp_table *t, tp_slot *slot, int64_t handle, uint64_t step);

@@ -6,6 +6,7 @@
 
 #include "buffer.h"
 #include "table/extras.h"
+#include "table/table_queue.h"
 #include "table/table_tail.h"
 #include "text/text.h"
 
@@ -84,6 +85,9 @@ tp_result tp_binding_grow(tp_binding *b, uint64_t tokens) {
 }
 
 void tp_binding_recycle(tp_table *t, tp_binding *b) {
+    if (b->queue_at != 0) {
+        tp_queue_remove(t, b);
+    }
     free_owned(b);
     memset(b, 0, sizeof *b);
     b->older = t->pool;

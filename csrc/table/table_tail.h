@@ -9,7 +9,8 @@ typedef struct tp_tail {
     int32_t *k, *ranks; /* per token; if a token has no logprobs, k is -1 and rank 0 */
     int32_t *ids;       /* 1 + k per token with logprobs */
     float *values;
-    uint32_t tokens, token_capacity, entries, entry_capacity;
+    uint32_t token_head, tokens, token_capacity; /* the unsent tokens begin at token_head */
+    uint32_t entry_head, entries, entry_capacity;
 } tp_tail;
 
 /* Makes room for n tokens of a row, so that tp_tail_add cannot fail. Makes the tail if there is none. */

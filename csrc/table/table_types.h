@@ -109,7 +109,10 @@ typedef struct tp_binding {
     uint64_t park_step;            /* while parked: step of the row that ended it, with park_cause */
     int64_t park_value;
     uint32_t park_first; /* tokens up to the end of its first parked row with tokens */
-    uint32_t park_bytes;
+    union {
+        uint32_t park_bytes; /* while parked */
+        uint32_t queue_at;   /* while bound: 1 + its place in the queue, or 0 */
+    };
     uint64_t extras_offset;    /* bytes of extras that were sent before the bind */
     uint64_t pace_ns, next_ns; /* time between outputs; time of the next output */
     uint32_t pace;             /* an output has at least this many tokens */
@@ -127,6 +130,12 @@ _Static_assert(sizeof(tp_binding) % 64 == 0, "bindings do not share cache lines"
 static inline int tp_binding_is_open(const tp_binding *b) {
     return b->state == TP_RUNNING || b->state == TP_PREEMPTING;
 }
+
+/* A paced binding that waits for a time. */
+typedef struct tp_queued {
+    uint64_t ns;
+    tp_binding *binding;
+} tp_queued;
 
 /* A client, and the account of its unsent output. */
 typedef struct tp_client {
@@ -167,8 +176,9 @@ typedef struct tp_table {
     tp_client *clients;
     uint32_t client_count, client_capacity;
     uint64_t park_limit, park_used, merge_limit;
-    uint64_t now_ns;                   /* the caller's clock at this feed; UINT64_MAX: unknown */
-    uint64_t release_ns;               /* the next time at which a paced binding may be sent; 0: none */
+    uint64_t now_ns;  /* the caller's clock at this feed; UINT64_MAX: unknown */
+    tp_queued *queue; /* table_queue.h */
+    uint32_t queued, queue_capacity;
     uint64_t parked_now, parked_limit; /* bindings */
     tp_binding *pool;
     void **slabs;

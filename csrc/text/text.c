@@ -6,10 +6,43 @@
 
 #include "buffer.h"
 
+/* Moves the text to the beginning of its allocation. */
+static void unshift(tp_text *t) {
+    uint8_t *begin = t->buffer - t->shifted;
+    memmove(begin, t->buffer, t->len);
+    t->buffer = begin;
+    t->capacity += t->shifted;
+    t->shifted = 0;
+}
+
+/* A text is moved only if as much was sent before it. Else the work for a long text that is sent in small
+ * parts would grow with its square. */
+void tp_text_shift(tp_text *t, uint32_t bytes) {
+    if (t->buffer == t->few || t->capacity - bytes < TP_WORD_SHORT) {
+        memmove(t->buffer, t->buffer + bytes, t->len);
+        return;
+    }
+    t->buffer += bytes;
+    t->capacity -= bytes;
+    t->shifted += bytes;
+    if (t->shifted >= t->len) {
+        unshift(t);
+    }
+}
+
 static tp_result reserve(tp_text *t, size_t more) {
     const uint64_t need = (uint64_t)t->len + more;
-    if (need <= t->capacity || t->buffer != t->few) {
-        return tp_buffer_grow(&t->buffer, 1, &t->capacity, need);
+    if (need <= t->capacity) {
+        return TP_OK;
+    }
+    if (t->buffer != t->few) {
+        const int rarely = t->shifted >= t->len; /* else it grows too, so that it moves rarely */
+        unshift(t);
+        const tp_result result = rarely && need <= t->capacity
+                                     ? TP_OK
+                                     : tp_buffer_grow(&t->buffer, 1, &t->capacity,
+                                                      need > t->capacity ? need : t->capacity + UINT64_C(1));
+        return need <= t->capacity ? TP_OK : result;
     }
     uint8_t *buffer = NULL;
     uint32_t capacity = 0;
@@ -117,7 +150,7 @@ void tp_text_free(tp_text *t) {
             t->vocab->foreign->drop(t->vocab->foreign->context, t->stream);
         }
         if (t->buffer != t->few) {
-            free(t->buffer);
+            free(t->buffer - t->shifted);
         }
         free(t);
     }

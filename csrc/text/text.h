@@ -23,9 +23,10 @@ typedef struct tp_text {
     uint8_t ended;
 
     /* The second cache line. */
-    _Alignas(64) uint8_t few[48]; /* the buffer, until it is too small */
+    _Alignas(64) uint8_t few[40]; /* the buffer, until it is too small */
     const tp_vocab *vocab;
-    void *stream; /* of vocab->foreign */
+    void *stream;     /* of vocab->foreign */
+    uint32_t shifted; /* bytes of the allocation before the buffer */
 } tp_text;
 
 _Static_assert(offsetof(tp_text, few) == 64 && sizeof(tp_text) == 128, "two cache lines");
@@ -110,12 +111,15 @@ static inline void tp_text_forget(tp_text *t) {
     t->ended = 1;
 }
 
+/* Makes the byte at `bytes` of the buffer its first one. */
+void tp_text_shift(tp_text *t, uint32_t bytes);
+
 static inline void tp_text_sent(tp_text *t, uint32_t bytes) {
     t->offset += bytes;
     t->len -= bytes;
     t->ready -= bytes;
     if (t->len > 0 && bytes > 0) {
-        memmove(t->buffer, t->buffer + bytes, t->len);
+        tp_text_shift(t, bytes);
     }
 }
 
