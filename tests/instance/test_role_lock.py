@@ -92,14 +92,14 @@ def test_a_lock_file_that_was_replaced_is_not_a_claim(
     path = owner.directory / "worker0.0.lock"
     at = claim._is_at
 
-    def removed_once(fd: int, where: Path) -> bool:
+    def removed_once(files: set[tuple[int, int]], where: Path) -> bool:
         monkeypatch.setattr(claim, "_is_at", at)
         where.unlink()
-        return at(fd, where)
+        return at(files, where)
 
     monkeypatch.setattr(claim, "_is_at", removed_once)
     mine = owner.claim("worker", "0.0")
-    assert path.exists() and os.path.samestat(os.fstat(mine._fd), path.stat())
+    assert path.exists() and os.path.samestat(os.fstat(mine._fds[-1]), path.stat())
     mine.release()
     owner.close()
 

@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+import resource
 import subprocess
 import sys
 import time
+from contextlib import AbstractContextManager, nullcontext
+from functools import partial
 from pathlib import Path
 
 import pytest
 
+from tests.conftest import eventually
+from tests.instance.test_lock_watch import no_descriptors
 from tests.pipeline.engine import Asking, engine
+from tests.pipeline.test_deaths import readable
+from tests.transport.child import child
 from tokenpipe import (
     AbortRequested,
     ClientLost,
@@ -111,3 +118,57 @@ def test_a_place_is_taken_again_and_again(runtime_dir: Path, tmp_path: Path) -> 
         assert (
             len(it.pipe._resources.waiter._ports) == ports
         )  # nobody waits on the lanes of the gone
+
+
+LATE = """
+import sys, tokenpipe
+print("started", flush=True)
+sys.stdin.readline()
+with tokenpipe.Client(sys.argv[1]) as client:
+    params = tokenpipe.SamplingParams(max_tokens=20)
+    outs = list(client.generate([1], params))
+print(sum(len(out.token_ids) for out in outs), outs[-1].error, flush=True)
+"""
+
+
+@pytest.mark.case("F02")
+@pytest.mark.parametrize("short", ["engine", "processor"])
+def test_a_client_that_comes_without_descriptors_waits_and_harms_nobody(
+    runtime_dir: Path, tmp_path: Path, short: str
+) -> None:
+    topology = Topology(runtime_dir=runtime_dir, clients=2, slots_per_rank=8)
+    with engine(topology, tmp_path) as it, child(LATE, it.pipe.endpoint) as late:
+        asking = Asking(it.pipe.endpoint, [3000] * 4)
+        it.until(lambda: asking.got > 100)
+        (processor,) = it.pipe.processor_pids
+        soft, hard = resource.prlimit(processor, resource.RLIMIT_NOFILE)
+        assert late.stdin is not None and late.stdout is not None
+        if short == "engine":
+            shortage: AbstractContextManager[object] = no_descriptors()
+        else:
+            shortage = nullcontext()
+            resource.prlimit(processor, resource.RLIMIT_NOFILE, (4, hard))
+        assert late.stdout.readline() == "started\n"
+        late.stdin.write("\n")
+        late.stdin.flush()
+        if short == "engine":  # libzmq's thread aborts where it cannot accept a connection
+            port = it.pipe._resources.clients._links[1]._submits.port
+            assert eventually(port.readable)
+        with shortage:
+            got = asking.got
+            waits = it_waits if short == "engine" else said_it_waits
+            it.until(lambda: waits(it.pipe))
+            it.until(lambda: asking.got > got + 100)
+        resource.prlimit(processor, resource.RLIMIT_NOFILE, (soft, hard))
+        assert all(a.right and a.reason == "length" for a in it.join(asking))
+        it.until(partial(readable, late.stdout))
+        assert late.stdout.readline() == "20 None\n"
+
+
+def said_it_waits(pipe: Pipeline) -> bool:
+    (log,) = pipe.log_dir.glob("processor-*.log")
+    return "client 1 must wait: Too many open files" in log.read_text()
+
+
+def it_waits(pipe: Pipeline) -> bool:
+    return any(link._unopened for link in pipe._resources.clients._links)

@@ -210,7 +210,12 @@ def test_a_processor_whose_log_was_rotated_away_is_reported_and_replaced(
 def test_a_pipeline_whose_directory_was_removed_ends_everything(
     runtime_dir: Path, killed: bool
 ) -> None:
-    topology = Topology(runtime_dir=runtime_dir, data_parallel_size=2, processors={"count": 2})
+    topology = Topology(
+        runtime_dir=runtime_dir,
+        data_parallel_size=2,
+        processors={"count": 2},
+        policies={"restarts": 1},
+    )
     with Pipeline(topology) as pipe:
         pids = pipe.processor_pids
         shutil.rmtree(pipe.endpoint)
@@ -220,7 +225,7 @@ def test_a_pipeline_whose_directory_was_removed_ends_everything(
             while not any(isinstance(e, ProcessorLost) for e in events):
                 assert pipe.wait(10.0)
                 events += pipe.poll()
-            with pytest.raises(ProcessorFailed, match=r"cannot be started again .*is gone"):
+            with pytest.raises(ProcessorFailed, match=r"cannot be started: .*is gone; it is not"):
                 pipe.poll()
     assert not any(psutil.pid_exists(pid) for pid in pids)
 

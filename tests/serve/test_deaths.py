@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import os
 import random
+import resource
 import signal
 import time
 from contextlib import suppress
@@ -320,3 +321,35 @@ def test_random_kills_under_load_leave_nothing(
             assert not caller.is_alive()
     assert all(gone(pid) for pid in below)
     assert set(os.listdir("/dev/shm")) <= shm
+
+
+@pytest.mark.case("F03")
+@pytest.mark.parametrize(
+    ("parent", "victim"), [("tp:engine 0", "tp:worker 0.0"), ("tp:supervisor", "tp:api 0")]
+)
+def test_a_parent_without_descriptors_starts_its_child_when_it_has_some(
+    tmp_path: Path, runtime_dir: Path, parent: str, victim: str
+) -> None:
+    """The dead process comes back as soon as it can; all others serve on."""
+    keys: dict[str, Any] = {"data_parallel_size": 2, "policies": {"lost_rank": "move"}}
+    with Running(tmp_path, runtime_dir, **keys) as server:
+        callers = [Caller(server, 250) for _ in range(10)] if "worker" in victim else []
+        assert eventually(lambda: all(caller.tokens for caller in callers), 20.0)
+        short = server.pid(parent) if "engine" in parent else server.process.pid
+        engine, before = server.pid("tp:engine 0"), server.pid(victim)
+        soft, hard = resource.prlimit(short, resource.RLIMIT_NOFILE)
+        resource.prlimit(short, resource.RLIMIT_NOFILE, (4, hard))
+        os.kill(before, signal.SIGKILL)
+        assert eventually(lambda: "cannot be started" in everything_said(server))
+        assert not server.pids(victim)
+        resource.prlimit(short, resource.RLIMIT_NOFILE, (soft, hard))
+        assert eventually(lambda: server.pids(victim) and server.is_ready(), 20.0), server.ready()
+        assert server.pid(victim) != before and server.pid("tp:engine 0") == engine
+        for caller in callers:
+            caller.join(30)
+        assert all(caller.tokens == 250 for caller in callers), [c.error for c in callers]
+
+
+def everything_said(server: Running) -> str:
+    logs = (path.read_text() for path in server.log_dir.glob("*.log"))
+    return "\n".join([server.output(), *logs])

@@ -6,15 +6,18 @@ import logging
 import os
 import select
 import signal
+import time
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from tests.conftest import eventually
+from tests.conftest import Clock, eventually
+from tests.instance.test_lock_watch import no_descriptors
 from tests.supervisor.conftest import BUSY_START, LIVELY, Program
 from tests.supervisor.test_supervisor import gone, state
-from tokenpipe.errors import TokenpipeError
+from tokenpipe.errors import StartupError, TokenpipeError
 from tokenpipe.supervisor import Child, Died, KeptChildren, Restart, Supervisor
 from tokenpipe.topology import Policies, Timeouts, Topology
 
@@ -26,11 +29,16 @@ class GivenUp(TokenpipeError):
 
 
 def keep(
-    supervisor: Supervisor, *, stuck_s: float = 1.0, startup_s: float = 60.0, **policies: Any
+    supervisor: Supervisor,
+    *,
+    stuck_s: float = 1.0,
+    startup_s: float = 60.0,
+    clock: Callable[[], float] = time.monotonic,
+    **policies: Any,
 ) -> KeptChildren:
     timeouts = Timeouts(stuck_s=stuck_s, startup_s=startup_s)
     topology = Topology(policies=Policies(**policies), timeouts=timeouts)
-    return KeptChildren(supervisor, topology, GivenUp, _log)
+    return KeptChildren(supervisor, topology, GivenUp, _log, clock)
 
 
 def wait_ready(kept: KeptChildren, *children: Child) -> None:
@@ -87,7 +95,8 @@ def test_a_silent_child_is_killed_where_told_so(
     said = f"{child} was killed, because it gave no sign of life for "
     assert told(caplog, said) == 1
     assert told(caplog, " s; restart 1 of 3 within 60 s; 2 requests end; its log is empty") == 1
-    wait_ready(kept, kept.start_again(died.child.spec))
+    kept.start_again(died.child.spec)
+    wait_ready(kept, *supervisor.living)
     assert has(kept)
 
 
@@ -147,7 +156,8 @@ def test_a_child_that_is_started_again_and_late_is_killed(
     os.kill(first.pid, signal.SIGKILL)
     died = one_death(kept)
     kept.died(died)
-    late = kept.start_again(died.child.spec)
+    kept.start_again(died.child.spec)
+    (late,) = supervisor.living
     kept.look()
     assert kept.problems == {"worker 0": f"not ready yet; phase: {late.missing()}"}
     assert eventually(lambda: has(kept, "worker 0") and late.kill_reason)
@@ -172,7 +182,8 @@ def test_a_child_that_is_started_again_says_so_when_it_is_ready(
     died = one_death(kept)
     kept.died(died)
     with caplog.at_level(logging.INFO):
-        second = kept.start_again(died.child.spec)
+        kept.start_again(died.child.spec)
+        (second,) = supervisor.living
         assert eventually(lambda: has(kept))
         kept.look()
     assert told(caplog, f"{second} is ready again") == 1 and told(caplog, "is ready") == 1
@@ -189,3 +200,56 @@ def test_a_policy_that_gives_up_names_the_child_the_policy_and_the_end_of_the_lo
         f"{child} ended with exit code 5; it is not started again: policies.worker is fail; "
         "its log ends:\nwhy I end"
     )
+
+
+@pytest.mark.case("F03")
+def test_a_start_that_fails_is_tried_again_after_growing_pauses(
+    supervisor: Supervisor, program: Program, caplog: pytest.LogCaptureFixture, clock: Clock
+) -> None:
+    kept, spec = keep(supervisor, clock=clock, restarts=4), program(LIVELY)
+    first = kept.start(spec)
+    os.kill(first.pid, signal.SIGKILL)
+    kept.died(one_death(kept))
+    with no_descriptors():
+        kept.start_again(spec)
+        assert "Too many open files" in kept.problems["worker 0"]
+        for pause in (1.0, 2.0):
+            clock.advance(pause - 0.1)
+            kept.retry()
+            assert told(caplog, f"restart {int(pause) + 2} of 4 within 60 s, in ") == 0
+            clock.advance(0.1)
+            kept.retry()
+            assert told(caplog, f"restart {int(pause) + 2} of 4 within 60 s, in ") == 1
+    assert supervisor.living == ()
+    clock.advance(4.0)
+    kept.retry()
+    wait_ready(kept, *supervisor.living)
+    assert has(kept)
+    kept.retry()
+    assert len(supervisor.living) == 1
+
+
+@pytest.mark.case("F03")
+def test_starts_that_fail_use_up_the_budget_of_deaths(
+    supervisor: Supervisor, program: Program, clock: Clock
+) -> None:
+    kept, spec = keep(supervisor, clock=clock, restarts=2), program(LIVELY)
+    first = kept.start(spec)
+    os.kill(first.pid, signal.SIGKILL)
+    kept.died(one_death(kept))
+    with no_descriptors():
+        kept.start_again(spec)
+        clock.advance(1.0)
+        with pytest.raises(GivenUp, match=r"^worker 0 cannot be started: .*Too many open files"):
+            kept.retry()
+
+
+@pytest.mark.case("F03")
+@pytest.mark.parametrize("spare", range(6))
+def test_a_start_that_fails_halfway_leaves_nothing(
+    supervisor: Supervisor, program: Program, spare: int
+) -> None:
+    """The fixture `nothing_left_behind` finds a process or a descriptor that stays."""
+    spec = program(LIVELY)
+    with no_descriptors(spare), pytest.raises(StartupError, match="Too many open files"):
+        supervisor.start(spec)

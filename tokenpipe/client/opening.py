@@ -29,6 +29,7 @@ def open_lanes(instance: Instance, topology: Topology, name: str) -> Lanes:
     Raises LaneBusy with the holder of the name or of the indices, StartupError, LaneLost.
     """
     with ExitStack() as closing:
+        closing.callback(instance.close)
         index = claim_place(closing, instance, topology.clients, name)
         me = Peer("client", str(index), new_incarnation())
 

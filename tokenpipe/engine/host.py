@@ -106,6 +106,7 @@ class EngineHost:
             for died in self._workers.poll():
                 self._kept.died(died)
                 self._kept.start_again(died.child.spec)
+            self._kept.retry()
             self._look_around()
 
     def close(self) -> None:

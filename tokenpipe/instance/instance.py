@@ -13,6 +13,7 @@ from tokenpipe.errors import ConfigError, LaneBusy, LaneLost
 
 from . import role_lock as locks
 from .guard import ForkGuard
+from .lock_watch import LockWatch
 from .names import USUAL_LANE, check_room, directory_name, lock_name
 from .role_lock import RoleLock
 from .runtime_dir import check_base, check_private, default_base, make_private, resolved
@@ -42,13 +43,12 @@ class Instance:
         directory: Path,
         info: dict[str, Any],
         owner: RoleLock | None,
-        described: os.stat_result | None = None,
     ) -> None:
         self.directory = directory
         self.info = info
         self.id: int = info["instance"]
         self._owner = owner
-        self._described = None if described is None else _identity(described)
+        self._watches: dict[tuple[str, str], LockWatch] = {}
         self._guard = ForkGuard()
 
     @classmethod
@@ -66,12 +66,13 @@ class Instance:
         this instance will have a socket for.
         """
         base = _base(base, name, longest_lane)
-        directory, owner = _own_directory(base, name, longest_lane)
+        instance = secrets.randbits(63) | 1
+        directory, owner = _own_directory(base, name, longest_lane, instance)
         # The predecessor is dead, because its lock was free. Locks of roles may still be held.
         remove_files(directory, {entry.name for entry in directory.glob("*.lock")})
         full = {
             **info,
-            "instance": secrets.randbits(63) | 1,
+            "instance": instance,
             "pid": os.getpid(),
             "name": name or directory.name,
         }
@@ -89,8 +90,7 @@ class Instance:
             raise LaneLost(f"there is no instance at {path}")
         check_private(path)
         directory = path.resolve()
-        info, described = _read_info(directory)
-        instance = cls(directory, info, None, described)
+        instance = cls(directory, _read_info(directory), None)
         if not instance.alive(*OWNER):
             raise LaneLost(
                 f"the instance at {directory} is gone: its pipeline "
@@ -105,7 +105,7 @@ class Instance:
 
     def claim(self, role: str, rank: str, note: str = "") -> RoleLock:
         """Take a role for this process. Raises LaneBusy naming its holder."""
-        return locks.take(self.directory / lock_name(role, rank), note)
+        return locks.take(self.directory / lock_name(role, rank), note, self.id)
 
     def own(self, role: str, rank: str) -> RoleLock | None:
         """Return this process's lock of a role, or None where it has none."""
@@ -114,17 +114,14 @@ class Instance:
     def alive(self, role: str, rank: str) -> bool:
         """Return whether a living process holds the role in this instance.
 
-        A new instance may have taken over the name of a dead one before anyone looked. Then the
-        locks are held, but by processes of the new instance; the result is False.
+        If a new instance has taken over the name of a dead one, its processes hold the locks. The
+        result is False then. A removed file, or a shortage of descriptors, is no death.
         """
-        if self._described is not None:
-            try:
-                described = os.stat(self.directory / INFO_FILE)
-            except FileNotFoundError:
-                return False
-            if _identity(described) != self._described:
-                return False
-        return locks.holder(self.directory / lock_name(role, rank)) is not None
+        watch = self._watches.get((role, rank))
+        if watch is None:
+            watch = LockWatch(self.directory / lock_name(role, rank), self.id)
+            self._watches[role, rank] = watch
+        return watch.alive()
 
     def note(self, role: str, rank: str) -> str:
         """Return the note that the role's last holder wrote."""
@@ -134,8 +131,10 @@ class Instance:
         """Remove the files of this instance. Return the names of the files that stayed.
 
         Only the creator removes anything, and only in the process that created; a second call does
-        nothing.
+        nothing. Each caller closes the files that it watches.
         """
+        for watch in self._watches.values():
+            watch.close()
         if self._owner is None:
             return []
         self._guard.check("Instance")
@@ -207,11 +206,14 @@ def _unnamed() -> str:
     return f"i{secrets.token_hex(4)}"
 
 
-def _own_directory(base: Path, name: str | None, longest_lane: str) -> tuple[Path, RoleLock]:
+def _own_directory(
+    base: Path, name: str | None, longest_lane: str, instance: int
+) -> tuple[Path, RoleLock]:
     while True:
         directory = _make_directory(base, name, longest_lane)
+        note = f"instance {name or directory.name}"
         try:
-            owner = locks.take(directory / lock_name(*OWNER), f"instance {name or directory.name}")
+            owner = locks.take(directory / lock_name(*OWNER), note, instance)
         except LaneBusy as error:
             raise LaneBusy(f"instance {name!r} in {base} is already running: {error}") from None
         except LaneLost:  # a predecessor of that name has just removed the directory
@@ -244,15 +246,10 @@ def _write_info(directory: Path, info: Mapping[str, Any]) -> None:
     part.replace(whole)  # a reader sees the whole file or none
 
 
-def _identity(described: os.stat_result) -> tuple[int, int, int]:
-    return described.st_dev, described.st_ino, described.st_mtime_ns
-
-
-def _read_info(directory: Path) -> tuple[dict[str, Any], os.stat_result]:
+def _read_info(directory: Path) -> dict[str, Any]:
     path = directory / INFO_FILE
     try:
         with open(path, encoding="utf-8") as file:
-            described = os.fstat(file.fileno())
             text = file.read(_MAX_INFO_BYTES)
         info = json.loads(text)
     except FileNotFoundError:
@@ -261,4 +258,4 @@ def _read_info(directory: Path) -> tuple[dict[str, Any], os.stat_result]:
         raise ConfigError(f"{path}: {error}") from None
     if not isinstance(info, dict) or not isinstance(info.get("instance"), int):
         raise ConfigError(f"{path}: not the description of an instance")
-    return info, described
+    return info

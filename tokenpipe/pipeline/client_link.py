@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterator
 
 from tokenpipe.errors import FrameError
@@ -24,6 +25,7 @@ from tokenpipe.wire import Message, unpack_control
 from .final_rows import ROWS_PER_FRAME, FinalRow, pack_final_rows
 
 OWN_OUTPUT_BYTES = 1 << 24
+_log = logging.getLogger("tokenpipe.pipeline")
 
 
 class ClientLink:
@@ -42,6 +44,8 @@ class ClientLink:
         self.index = index
         self.client = 0  # incarnation of the present client, 0 for none
         self.bad_messages = 0
+        self._unopened = 0  # incarnation of a client that came, and has no lane yet
+        self._told = 0  # the last client of which the log says so
         self._instance = instance
         self._clock = clock
         self._me = me
@@ -71,15 +75,18 @@ class ClientLink:
         """Yield (incarnation, "") for a client that has come, (0, reason) for one that has left."""
         self._submits.tick(self._clock())
         for change in self._submits.peer_events():
-            if isinstance(change, PeerUp):
-                self._open(change.incarnation)
-                yield change.incarnation, ""
-            elif self.client:
+            self._unopened = change.incarnation if isinstance(change, PeerUp) else 0
+            if not self._unopened and self.client:
                 self._leave(0.0)
                 yield 0, change.reason if isinstance(change, PeerDown) else "closed"
+        if self._unopened and self._open(self._unopened):
+            self._unopened = 0
+            yield self.client, ""
 
     def read(self) -> Iterator[Message]:
         """Yield the client's messages, in order."""
+        if self._unopened:
+            return  # the client could not get the answers
         for item in self._submits.recv():
             if isinstance(item, Gap):
                 self.bad_messages += 1
@@ -92,21 +99,29 @@ class ClientLink:
             yield from messages
         self._submits.applied()
 
-    def _open(self, incarnation: int) -> None:
+    def _open(self, incarnation: int) -> bool:
+        """Open the lane to a client. Return False where no descriptor is free, say."""
         self._leave(0.0)
+        try:
+            self._output = open_sender(
+                self._instance,
+                own_output_lane(self.index),
+                # Each client gets a new incarnation of this sender. The lane to the predecessor may
+                # still connect to the same socket; with one route for both, they would be confused.
+                me=Peer(self._me.role, self._me.rank, new_incarnation()),
+                to=Role("client", str(self.index)),
+                bound_bytes=OWN_OUTPUT_BYTES,
+                receiver_incarnation=incarnation,
+                clock=self._clock,
+            )
+        except OSError as error:
+            if self._told != incarnation:
+                self._told = incarnation
+                _log.error("client %d must wait: %s; it is tried again", self.index, error.strerror)
+            return False
         self.client = incarnation
-        self._output = open_sender(
-            self._instance,
-            own_output_lane(self.index),
-            # Each client gets a new incarnation of this sender. The lane to the predecessor may
-            # still connect to the same socket; with one route for both, they would be confused.
-            me=Peer(self._me.role, self._me.rank, new_incarnation()),
-            to=Role("client", str(self.index)),
-            bound_bytes=OWN_OUTPUT_BYTES,
-            receiver_incarnation=incarnation,
-            clock=self._clock,
-        )
         self._waiter.add(self._output.port)
+        return True
 
     def _leave(self, timeout_s: float) -> None:
         self.client = 0

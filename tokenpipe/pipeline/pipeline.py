@@ -11,7 +11,7 @@ from types import TracebackType
 
 from typing_extensions import Self
 
-from tokenpipe.errors import LaneClosed, ProcessorFailed, StartupError, TokenpipeError, afresh
+from tokenpipe.errors import LaneClosed, ProcessorFailed, TokenpipeError, afresh
 from tokenpipe.events import Event, Finished, ProcessorLost, ProcessorUp, RankLost, RankUp
 from tokenpipe.instance import ForkGuard, ModelCard, write_model_card
 from tokenpipe.postprocess import check_tokenizer
@@ -66,7 +66,7 @@ class Pipeline:
         self._guard = ForkGuard()
         self._clock = clock
         self._events: list[Event] = []
-        self._failure: ProcessorFailed | StartupError | None = None
+        self._failure: ProcessorFailed | None = None
         self._closed = False
         self._fresh = False  # `wait` has done the work of the next `poll`
         # Generations begin at a large random number. So a number that a caller made up, or a
@@ -294,6 +294,7 @@ class Pipeline:
             self._report(report)
         for death in self._resources.processors.deaths():
             self._processor_died(death)
+        self._welcome_processors()
         for happened in self._resources.clients.serve():
             if isinstance(happened, OpenClient | CloseClient):
                 self._resources.processors.broadcast(happened)
@@ -328,13 +329,19 @@ class Pipeline:
         for dp_rank in death.ranks:
             if self._table.incarnations[dp_rank]:
                 self._report(RankClosed(dp_rank, f"processor {death.processor} was lost"))
-        commands: list[Message] = [OpenRank(dp, self._table.floors(dp)) for dp in death.ranks]
-        commands += self._resources.clients.present()
         ended = sum(isinstance(event, Finished) for event in ends)
-        also = f"{ended} request(s) end with an error"
         try:
-            self._resources.processors.replace(death, commands, also)
-        except (ProcessorFailed, StartupError) as failure:
+            self._resources.processors.replace(death, f"{ended} request(s) end with an error")
+        except ProcessorFailed as failure:
             self._failure = failure
-        else:
-            self._events.append(ProcessorUp(death.processor))
+
+    def _welcome_processors(self) -> None:
+        """Tell the processors that were started again what they need to know."""
+        try:
+            started = self._resources.processors.take_started()
+        except ProcessorFailed as failure:
+            self._failure, started = failure, []
+        for link in started:
+            opened = [OpenRank(dp, self._table.floors(dp)) for dp in link.ranks]
+            link.dispatch([*opened, *self._resources.clients.present()])
+            self._events.append(ProcessorUp(link.index))

@@ -46,6 +46,7 @@ class Pool:
         self.inline = topology.processors.mode == "inline"
         self.services: list[ProcessorService] = []
         self.children: dict[int, Child] = {}
+        self._started: list[ProcessorLink] = []
         self._locks: list[RoleLock] = []  # role locks of inline processors
         self._kept = KeptChildren(supervisor, topology, ProcessorFailed, _log, clock)
         self._look_at = float("inf") if self.inline else 0.0
@@ -61,23 +62,39 @@ class Pool:
             return self._start_inline(index)
         return self._start_process(index, self._kept.start)
 
-    def start_again(self, index: int, also: str) -> ProcessorLink:
-        """Restart a dead processor if the policies allow it.
+    def start_again(self, index: int, also: str) -> None:
+        """Restart a dead processor if the policies allow it; `take_started` returns its link.
 
-        The log line of the death includes the text `also`. Raises ProcessorFailed if the policies
-        do not allow a restart, LaneError if the instance's directory is gone.
+        The log line of the death includes the text `also`. A start that fails is tried again by
+        `take_started`. Raises ProcessorFailed if the policies do not allow a restart.
         """
         died = self.children[index].died
         assert died is not None, f"processor {index} lives"
         self._kept.died(died, also)
-        return self._start_process(index, self._kept.start_again)
+        self._kept.start_again(self._spec(index), lambda: self._start_late(index))
+
+    def take_started(self) -> list[ProcessorLink]:
+        """Return the links to the processors that were started again, each once.
+
+        Try the starts that failed again. Raises ProcessorFailed where no further one is allowed.
+        """
+        self._kept.retry()
+        started, self._started = self._started, []
+        return started
+
+    def _start_late(self, index: int) -> None:
+        deadline = self._clock() + self._topology.timeouts.startup_s
+        link = self._start_process(index, lambda spec: self._kept.start(spec, deadline))
+        self._started.append(link)
+
+    def _spec(self, index: int) -> ChildSpec:
+        arguments = ("--endpoint", str(self._instance.directory), "--index", str(index))
+        return ChildSpec("processor", str(index), "tokenpipe.processor", arguments)
 
     def _start_process(self, index: int, start: Callable[[ChildSpec], Child]) -> ProcessorLink:
         link = self._link(index, *self._open_lanes(index))
-        arguments = ("--endpoint", str(self._instance.directory), "--index", str(index))
         try:
-            spec = ChildSpec("processor", str(index), "tokenpipe.processor", arguments)
-            self.children[index] = start(spec)
+            self.children[index] = start(self._spec(index))
         except BaseException:
             link.close(0.0)
             raise

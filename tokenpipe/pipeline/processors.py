@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
-from tokenpipe.errors import LaneError, ProcessorFailed, StartupError
+from tokenpipe.errors import LaneError, StartupError
 from tokenpipe.supervisor import Supervisor
 from tokenpipe.topology import Topology
 from tokenpipe.wire import Message
@@ -97,20 +97,22 @@ class ProcessorSet:
             raise LaneError(f"processor {link.index}: {link.trouble}")
         self._pool.children[link.index].kill(link.trouble)
 
-    def replace(self, death: Death, commands: Sequence[Message], also: str) -> None:
-        """Restart a dead processor and send it `commands`. Log its death with `also`.
+    def replace(self, death: Death, also: str) -> None:
+        """Restart a dead processor. Log its death with `also`.
 
-        Raises ProcessorFailed where the policies do not allow it or the directory was removed.
+        Raises ProcessorFailed where the policies do not allow it.
         """
-        try:
-            link = self._pool.start_again(death.processor, also)
-        except LaneError as error:
-            raise ProcessorFailed(
-                f"processor {death.processor} was lost and cannot be started again ({error}): "
-                f"{death.reason}"
-            ) from error
-        self._links[death.processor] = link
-        link.dispatch(commands)
+        self._pool.start_again(death.processor, also)
+
+    def take_started(self) -> list[ProcessorLink]:
+        """Use the links to the processors that were started again. Return each once.
+
+        Raises ProcessorFailed where one cannot be started and no further attempt is allowed.
+        """
+        started = self._pool.take_started()
+        for link in started:
+            self._links[link.index] = link
+        return started
 
     def close(self, end: float) -> None:
         """Tell all processors to finish by the time `end`."""

@@ -27,6 +27,7 @@ from .rank_lanes import RankLanes
 _log = logging.getLogger(__name__)
 
 CONTROL_BYTES = 1 << 26  # bound of the commands, and of the reports, that are not acknowledged
+OPEN_AGAIN_S = 0.5  # between two attempts to open a client's lane
 MESSAGES_PER_FRAME = 64  # one message may hold all token ids of a long output
 
 
@@ -57,6 +58,8 @@ class ProcessorService:
         self._unreported = ControlQueue(MESSAGES_PER_FRAME)
         self._anomalies = AnomalyLog(index, clock)
         self._clients: dict[int, OutputSender] = {}
+        self._unopened: dict[int, OpenClient] = {}  # clients that have no lane yet
+        self._open_at = 0.0
         self._ranks = [
             RankLanes(instance, topology, dp, incarnation, clock) for dp in topology.ranks_of(index)
         ]
@@ -110,6 +113,8 @@ class ProcessorService:
     def _tick(self, served: set[End], now: float) -> None:
         if self.processor in served:
             self.processor.tick(now)
+        if self._unopened:
+            self._open_waiting(now)
         if now >= self._anomalies.due:
             self._anomalies.look(self.processor.counters, now)
 
@@ -157,17 +162,31 @@ class ProcessorService:
         elif isinstance(message, CloseClient):
             self._close_client(message.client)
 
-    def _open_client(self, message: OpenClient) -> None:
+    def _open_client(self, message: OpenClient, *, again: bool = False) -> None:
         known = self._clients.get(message.client)
         if known is not None and known.client_incarnation == message.incarnation:
             return  # it is open; a second lane would number its frames from 1 again
         self._close_client(message.client)
-        client = OutputSender(self._instance, self._topology, self.index, message, self._clock)
+        try:
+            client = OutputSender(self._instance, self._topology, self.index, message, self._clock)
+        except OSError as error:  # no descriptor is free, say: the other clients go on
+            self._unopened[message.client] = message
+            if not again:
+                said = "processor %d: client %d must wait: %s; it is tried again"
+                _log.error(said, self.index, message.client, error.strerror)
+            return
         self._clients[message.client] = client
         self._listener.add(client.lane.port, client)
         self._cadence.used(client)
 
+    def _open_waiting(self, now: float) -> None:
+        if now >= self._open_at:
+            self._open_at = now + OPEN_AGAIN_S
+            for message in list(self._unopened.values()):
+                self._open_client(message, again=True)
+
     def _close_client(self, index: int) -> None:
+        self._unopened.pop(index, None)
         client = self._clients.pop(index, None)
         if client is not None:
             self._listener.remove(client.lane.port)

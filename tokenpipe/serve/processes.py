@@ -65,13 +65,19 @@ class ServerProcesses:
         for died in self.children.poll():
             self._kept.died(died)
             self._start_again(died.child.spec.role)
+        self._kept.retry()
         self._kept.look()
 
     def _start_again(self, role: str) -> None:
-        if role == "engine":
-            self._reservation.clear()
-        deadline = time.monotonic() + self._topology.timeouts.startup_s
-        self._kept.start(_with_deadline(self._specs[role], deadline), deadline + REPORT_S)
+        spec = self._specs[role]
+
+        def start() -> None:
+            if role == "engine":
+                self._reservation.clear()
+            deadline = time.monotonic() + self._topology.timeouts.startup_s
+            self._kept.start(_with_deadline(spec, deadline), deadline + REPORT_S)
+
+        self._kept.start_again(spec, start)
 
     def end(self, role: str, timeout_s: float) -> None:
         """Ask the child of a role to end, and kill it after `timeout_s`.

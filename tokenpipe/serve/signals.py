@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import selectors
+import select
 import signal
 import socket
 from collections.abc import Iterator
@@ -57,12 +57,12 @@ class StopSignals:
 
     def wait(self, children: Supervisor, timeout_s: float) -> None:
         """Wait until a signal comes or a child dies, at most `timeout_s`."""
-        with selectors.DefaultSelector() as selector:
-            selector.register(children, selectors.EVENT_READ)
-            selector.register(self, selectors.EVENT_READ)
-            for key, _ in selector.select(timeout_s):
-                if key.fileobj is self:
-                    self.clear()
+        poll = select.poll()  # unlike epoll it needs no descriptor, and perhaps there is none
+        poll.register(children.fileno(), select.POLLIN)
+        poll.register(self._read.fileno(), select.POLLIN)
+        for fd, _ in poll.poll(timeout_s * 1000):
+            if fd == self._read.fileno():
+                self.clear()
 
     def close(self) -> None:
         """Close the sockets."""

@@ -7,7 +7,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Mapping
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
@@ -81,19 +81,20 @@ class Child:
         self.started = now
         self.died: Died | None = None
         self.kill_reason = ""
-        self.notify = NotifyReader(now)
         self._log = ChildLog(log_path)
-        self._death_pipe = DeathPipe()
-        try:
-            self._process = self._start()
-        except BaseException:
-            self._death_pipe.close()
-            self.notify.close()
-            raise
-        self.notify.started()
-        self.pid = self._process.pid
-        self.pidfd = os.pidfd_open(self.pid)
-        self._death_pipe.arm(self.pid)
+        with ExitStack() as undoing:
+            self.notify = NotifyReader(now)
+            undoing.callback(self.notify.close)
+            self._death_pipe = DeathPipe()
+            undoing.callback(self._death_pipe.close)
+            self._process = process = self._start()
+            undoing.callback(process.wait)
+            undoing.callback(process.kill)
+            self.pid = process.pid
+            self.pidfd = os.pidfd_open(self.pid)
+            self._death_pipe.arm(self.pid)
+            self.notify.started()
+            undoing.pop_all()
 
     def _start(self) -> subprocess.Popen[bytes]:
         log = self._log.open()

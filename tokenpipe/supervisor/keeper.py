@@ -80,6 +80,10 @@ class Keeper:
         """Forget a dead child and decide what follows. KeyError for a child that is not alive."""
         return self._policy.died(self._kept.pop(child).role, child, now)
 
+    def not_started(self, role: str, child: str, now: float) -> Restart | NoRestart:
+        """Count a start that failed like a death, and decide what follows."""
+        return self._policy.died(role, child, now)
+
     @property
     def problems(self) -> dict[str, str]:
         """The problem of each living child that has one, by the child's name."""

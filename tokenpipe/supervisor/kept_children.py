@@ -5,14 +5,28 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable
+from typing import NamedTuple
 
-from tokenpipe.errors import TokenpipeError
+from tokenpipe.errors import LaneError, StartupError, TokenpipeError
 from tokenpipe.topology import Topology
 
 from .child import Child, ChildSpec, Died
 from .keeper import Awake, Finding, Keeper, Late, Ready, Silent
 from .restart_policy import NoRestart, Restart, RestartPolicy
 from .supervisor import Supervisor
+
+FIRST_PAUSE_S = 1.0  # after a start that failed; each further one doubles it
+MOST_PAUSE_S = 30.0
+
+
+class _Waiting(NamedTuple):
+    """A child whose last start failed, for want of descriptors, say."""
+
+    spec: ChildSpec
+    start: Callable[[], object]
+    due: float
+    pause_s: float
+    why: str
 
 
 class KeptChildren:
@@ -37,6 +51,7 @@ class KeptChildren:
             topology.timeouts.stuck_s,
             kill_stuck=policies.on_stuck == "kill",
         )
+        self._waiting: dict[str, _Waiting] = {}
         self._startup_s = topology.timeouts.startup_s
         self._failure = failure
         self._log = log
@@ -48,9 +63,44 @@ class KeptChildren:
         self._keeper.started(spec.role, spec.name, deadline)
         return child
 
-    def start_again(self, spec: ChildSpec) -> Child:
-        """Start a dead child again. The child must be ready within `timeouts.startup_s`."""
-        return self.start(spec, self._clock() + self._startup_s)
+    def start_again(self, spec: ChildSpec, start: Callable[[], object] | None = None) -> None:
+        """Start a dead child again.
+
+        `start` does it; by default the child must be ready within `timeouts.startup_s`. If `start`
+        raises OSError, StartupError or LaneError, this counts like a death, and `retry` tries again
+        after a pause. Raises `failure` once no further restart is allowed.
+        """
+        self._attempt(spec, start or (lambda: self._start_again(spec)), FIRST_PAUSE_S)
+
+    def _start_again(self, spec: ChildSpec) -> None:
+        self.start(spec, self._clock() + self._startup_s)
+
+    def _attempt(self, spec: ChildSpec, start: Callable[[], object], pause_s: float) -> None:
+        self._waiting.pop(spec.name, None)
+        try:
+            start()
+        except StartupError as error:
+            self._not_started(spec, start, pause_s, str(error))
+        except (OSError, LaneError) as error:
+            self._not_started(spec, start, pause_s, f"{spec.name} cannot be started: {error}")
+
+    def _not_started(
+        self, spec: ChildSpec, start: Callable[[], object], pause_s: float, why: str
+    ) -> None:
+        now = self._clock()
+        verdict = self._keeper.not_started(spec.role, spec.name, now)
+        if isinstance(verdict, NoRestart):
+            what = f"{why}; {verdict}"
+            self._log.error("%s", what)
+            raise self._failure(what)
+        self._log.error("%s; %s, in %g s", why, verdict, pause_s)
+        self._waiting[spec.name] = _Waiting(spec, start, now + pause_s, pause_s, why)
+
+    def retry(self) -> None:
+        """Start the children again whose start failed. Raises `failure` as `start_again` does."""
+        now = self._clock()
+        for child in [each for each in self._waiting.values() if each.due <= now]:
+            self._attempt(child.spec, child.start, min(child.pause_s * 2, MOST_PAUSE_S))
 
     def look(self) -> None:
         """Log the new findings about living children; kill the children that must be killed."""
@@ -62,8 +112,9 @@ class KeptChildren:
 
     @property
     def problems(self) -> dict[str, str]:
-        """The problem that each living child had at the last `look`, by the child's name."""
-        return self._keeper.problems
+        """The problem of each child that had one at the last `look`, by the child's name."""
+        waiting = {name: f"{child.why}; it is tried again" for name, child in self._waiting.items()}
+        return {**self._keeper.problems, **waiting}
 
     def died(self, died: Died, also: str = "") -> Restart:
         """Log a death, what follows, and `also`. Raises `failure` where no restart follows."""

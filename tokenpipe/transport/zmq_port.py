@@ -43,7 +43,10 @@ class _ZmqPort:
         self.lane = lane
         self._guard = ForkGuard()
         self._found = False  # the last question found a message, and it is not received yet
-        self._socket = context().socket(kind)
+        try:
+            self._socket = context().socket(kind)
+        except zmq.ZMQError as error:  # no descriptor is free, say
+            raise OSError(error.errno, error.strerror) from error
         # The high-water mark counts messages; the lane's own bound in bytes is reached first.
         messages = bound_bytes // FRAME_OVERHEAD + _MESSAGES_BESIDE
         for option, value in (
@@ -145,7 +148,7 @@ class ZmqReceiverPort(_ZmqPort):
             return os.lstat(self._path)
         except (FileNotFoundError, zmq.ZMQError) as error:
             if isinstance(error, zmq.ZMQError) and error.errno != errno.ENOENT:
-                raise
+                raise OSError(error.errno, error.strerror, first) from error
             # The owner closes the instance, or a successor cleans the directory.
             raise LaneLost(f"the instance at {instance.directory} is gone") from None
 

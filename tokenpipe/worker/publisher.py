@@ -235,6 +235,7 @@ class Publisher:
         self._guard.check("Publisher")
         undelivered = self._lane.close(self._close_s if timeout_s is None else timeout_s)
         self._claim.release()
+        self._instance.close()
         self._keep()
         return undelivered
 

@@ -54,7 +54,7 @@ class StepLaneReader:
     ) -> None:
         """Bind the step lane of (dp_rank, tp_rank)."""
         self._guard = ForkGuard()
-        instance = Instance.attach(endpoint)
+        self._instance = instance = Instance.attach(endpoint)
         topology = Topology.from_json_dict(instance.info["topology"])
         check_rank(topology, dp_rank, tp_rank)
         rank = f"{dp_rank}.{tp_rank}"
@@ -115,6 +115,7 @@ class StepLaneReader:
     def close(self) -> None:
         """Close this end."""
         self._lane.close()
+        self._instance.close()
         self._keep()
 
 
