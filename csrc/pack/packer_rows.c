@@ -111,9 +111,24 @@ typedef struct scored {
 
 static inline int is_top_k(int64_t k) { return (uint64_t)(k + 1) <= INT32_MAX; }
 
+/* Copies i32 lp_k of rows with one token each into the scratch, and adds up. The common case, so it uses
+ * operations that the compiler vectorises. 0: a value is no top-k. */
+static int read_top_k_of_ones(const tp_array *a, int32_t *restrict out, scored *sums) {
+    uint64_t entries = 0;
+    uint32_t without = 0, every = 0;
+    for (size_t i = 0; i < a->n; i++) {
+        const uint32_t own = tp_load_u32(a->data + 4 * i) + 1u; /* logprobs of this row */
+        out[i] = (int32_t)(own - 1u);
+        every |= own; /* bit 31 is set if some value is no top-k */
+        without += own == 0;
+        entries += own;
+    }
+    *sums = (scored){entries, a->n - without};
+    return every >> 31 == 0;
+}
+
 /* Copies lp_k of one width into the scratch, and adds up. The copy is what counts: the caller may write to
- * its array meanwhile. The compiler vectorises the loop where all counts are 1. Returns the index of the
- * first value that is no top-k, or n. */
+ * its array meanwhile. Returns the index of the first value that is no top-k, or n. */
 static inline size_t read_top_k(const tp_array *a, uint32_t width, const uint16_t *counts,
                                 int32_t *restrict out, scored *sums) {
     const tp_array typed = {a->data, a->n, width};
@@ -154,9 +169,10 @@ static int take_logprobs(tp_packer *p, const tp_step_input *in, tp_step_rows *ro
     scored sums = {0, 0};
     const tp_array *k = &in->lp_k;
     int32_t *out = p->scratch.lp_k;
-    const size_t read = k->width == 4 && rows->counts == NULL ? read_top_k(k, 4, NULL, out, &sums)
-                        : k->width == 4                       ? read_top_k(k, 4, rows->counts, out, &sums)
-                                                              : read_top_k(k, 8, rows->counts, out, &sums);
+    const int ones = k->width == 4 && rows->counts == NULL && read_top_k_of_ones(k, out, &sums);
+    const size_t read = ones            ? n
+                        : k->width == 4 ? read_top_k(k, 4, rows->counts, out, &sums)
+                                        : read_top_k(k, 8, rows->counts, out, &sums);
     if (read < n) {
         return tp_fault_set(fault, "lp_k[%zu] is %lld", read, (long long)tp_array_at(&in->lp_k, read));
     }

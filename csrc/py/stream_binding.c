@@ -94,12 +94,15 @@ static void stream_dealloc(Stream *self) {
     Py_DECREF(type);
 }
 
-static PyObject *stream_take(Stream *self, PyObject *args) {
-    unsigned int limit = 0;
-    if (!PyArg_ParseTuple(args, "|I", &limit)) {
+static PyObject *stream_take(Stream *self, PyObject *const *args, Py_ssize_t n) {
+    uint64_t limit = 0;
+    if (n > 1) {
+        return PyErr_Format(PyExc_TypeError, "take() takes one argument at most, not %zd", n);
+    }
+    if (n == 1 && !tp_u64_arg(args[0], &limit)) {
         return NULL;
     }
-    PyObject *item = tp_item_next(self, limit);
+    PyObject *item = tp_item_next(self, limit > UINT32_MAX ? UINT32_MAX : (uint32_t)limit);
     return item == NULL && !PyErr_Occurred() ? Py_NewRef(Py_None) : item;
 }
 
@@ -187,7 +190,8 @@ static PyObject *get_over(Stream *self, void *Py_UNUSED(closure)) {
 }
 
 static PyMethodDef stream_methods[] = {
-    {"take", (PyCFunction)stream_take, METH_VARARGS, "Return the output that waits as one item, or None."},
+    {"take", (PyCFunction)(void (*)(void))stream_take, METH_FASTCALL,
+     "Return the output that waits as one item, or None."},
     {"end", (PyCFunction)stream_end, METH_VARARGS, "End it with a reason and a text."},
     {"fail", (PyCFunction)stream_fail, METH_O, "Raise this at its consumer, after the output that waits."},
     {"drop", (PyCFunction)stream_drop, METH_NOARGS, "Drop it; its consumer gets no more."},

@@ -13,6 +13,7 @@ import pytest
 from tests.client.frames import Row, output_frame
 from tokenpipe import _core
 from tokenpipe._core import Inbox, Stream
+from tokenpipe.types import ErrorCode
 
 Main = Callable[["Feeder"], Coroutine[Any, Any, None]]
 
@@ -316,7 +317,12 @@ def test_wrong_arguments_are_refused() -> None:
     with pytest.raises(ValueError, match="finish"):
         stream.end(9, 0, "")
     with pytest.raises(ValueError, match="error code"):
-        stream.end(4, 7, "")
+        stream.end(4, len(ErrorCode), "")
+    with pytest.raises(TypeError, match="one argument at most, not 2"):
+        stream.take(1, 2)  # type: ignore[call-arg]
+    with pytest.raises(OverflowError):
+        stream.take(-1)
+    assert stream.take(1 << 40) is None
     assert inbox.find(1) is stream and inbox.find(2) is None and len(inbox) == 1
 
 

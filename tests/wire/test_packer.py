@@ -183,6 +183,10 @@ GOOD: dict[str, Any] = {"handles": np.array([handle(0), handle(1)]), "tokens": n
         ({"lp_k": np.array([0, -2])}, r"lp_k\[1\] is -2"),
         ({"lp_k": np.array([1, -1])}, "need 2, 2, 1 entries, have 0, 0, 0"),
         ({"lp_k": np.array([(1 << 31) - 2, -1])}, "need 2147483647"),
+        ({"lp_k": np.array([0, -2], np.int32)}, r"lp_k\[1\] is -2"),
+        ({"lp_k": np.array([(1 << 31) - 1, 0], np.int32)}, r"lp_k\[0\] is 2147483647"),
+        ({"lp_k": np.array([1, -1], np.int32)}, "need 2, 2, 1 entries, have 0, 0, 0"),
+        ({"lp_k": np.array([(1 << 31) - 2, -1], np.int32)}, "need 2147483647"),
     ],
 )
 @pytest.mark.case("B21")
