@@ -134,7 +134,11 @@ class ZmqReceiverPort(_ZmqPort):
             self._socket.setsockopt(zmq.ROUTER_HANDOVER, 1)
             # A message has one part, so that a peer's frame on its way is all that is unfinished.
             self._watch = ConnectionWatch(self._socket, 2 * max_frame_bytes, 2 * bound_bytes)
-            self._inode = self._bind(instance)
+            try:
+                self._inode = self._bind(instance)
+            except BaseException:
+                self._watch.close()
+                raise
         except BaseException:
             self._socket.close(linger=0)
             self._claim.release()
