@@ -18,6 +18,7 @@ from tokenpipe.topology import Bounds, Processors, Timeouts, Topology
 PATHS = {"tokenizer", "runtime_dir", "log_dir", "api.chat_template"}
 ANY_TEXT = PATHS | {"name", "api.host", "api.model"}
 NULL_IS_FINE = PATHS | {"name", "vocab_size", "processors.count", "timeouts.recover_s"}
+NULL_IS_FINE |= {"api.max_connections"}
 
 
 def refused(text: str) -> list[str]:
@@ -84,11 +85,7 @@ def test_surprising_value_is_taken_as_meant_or_refused_by_line(key: str, value: 
     elif value == "false":
         assert key == "api.access_log" and at is False
     else:
-        seconds = key.startswith("timeouts.") or key in (
-            "policies.within_s",
-            "api.timeout_graceful_shutdown",
-            "api.timeout_send",
-        )
+        seconds = key.startswith(("timeouts.", "api.timeout_")) or key == "policies.within_s"
         assert value == "1.5" and seconds and at == 1.5
 
 

@@ -106,12 +106,16 @@ class Api(FrozenConfig, frozen=True):
     port: Annotated[int, Field(ge=0, le=65_535)] = 8000  # 0: any free port; the log names it
     workers: Annotated[int, Field(ge=1, le=256)] = 1  # 1: the server does not fork
     timeout_graceful_shutdown: Seconds = 30.0  # time for open streams after the first signal
+    timeout_keep_alive: Seconds = 75.0  # a connection without a request for this time is closed
+    timeout_receive: Seconds = 30.0  # for a request's head, and for each next piece of its body
     timeout_send: Seconds = 60.0  # a connection that takes no byte for this time is closed
     model: Annotated[str, Field(min_length=1, max_length=255)] = "tokenpipe"  # name in responses
     chat_template: FilePath = default(None)  # None: the one beside the tokenizer
     max_body_bytes: Bytes = 16 * _MIB
     max_choices: Annotated[int, Field(ge=1, le=1_000_000)] = 2048  # prompts of a call, times its n
     max_prompt_ids: Annotated[int, Field(ge=1, le=1 << 24)] = 1 << 20  # of all prompts of a call
+    max_connections: Annotated[int, Field(ge=1, le=1_000_000)] | None = None  # of one worker;
+    # None: as many as the limit of open files allows
     backlog: Annotated[int, Field(ge=1, le=65_535)] = 2048
     access_log: bool = False
 

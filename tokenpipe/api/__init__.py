@@ -3,6 +3,7 @@
 Importing this room imports no web framework.
 """
 
+from .descriptors import raise_descriptor_limit
 from .owner import StoppableServer
 from .settings import ApiSettings
 from .start import check_start, load_single
@@ -12,4 +13,5 @@ __all__ = [
     "StoppableServer",
     "check_start",
     "load_single",
+    "raise_descriptor_limit",
 ]

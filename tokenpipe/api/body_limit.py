@@ -57,7 +57,6 @@ class BodyLimit:
         headers = [
             (b"content-type", b"application/json"),
             (b"content-length", b"%d" % len(raw)),
-            (b"connection", b"close"),
         ]
         await send({"type": "http.response.start", "status": 413, "headers": headers})
         await send({"type": "http.response.body", "body": raw})

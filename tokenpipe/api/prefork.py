@@ -44,7 +44,7 @@ class ApiWorker(UvicornWorker):  # type: ignore[misc]
         super().__init__(*args, **kwargs)
         (settings,) = _settings
         self.state = ServerState(settings, rank=str(self.age))
-        self.config = make_config(settings, None)
+        self.config = make_config(self.state, None)
 
     async def _serve(self) -> None:
         self.config.app = self.wsgi

@@ -3,18 +3,24 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import signal
+import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from types import FrameType
+from typing import Any
 
 import uvicorn
 
 from .connection import HttpConnection
+from .descriptors import ACCEPTS
 from .server_state import ServerState
-from .settings import ApiSettings
 
 CLOSE_S = 0.5  # for connections whose response is over; what they have not read by then is dropped
+SHORTAGES = {errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM}
+NOT_ACCEPTED = "times that no connection could be accepted, for lack of descriptors or memory"
 
 
 class GracefulServer(uvicorn.Server):
@@ -33,15 +39,23 @@ class GracefulServer(uvicorn.Server):
         self._loop: asyncio.AbstractEventLoop | None = None
         self._shutting_down: asyncio.Task[None] | None = None
 
-    async def startup(self, sockets: list[object] | None = None) -> None:  # type: ignore[override]
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         self._loop = asyncio.get_running_loop()
-        await super().startup(sockets)  # type: ignore[arg-type]
+        self._loop.set_exception_handler(self._handle_error)
+        await super().startup(sockets)
+        for sock in sockets or ():
+            sock.listen(self._state.settings.topology.api.backlog)  # ACCEPTS is not its backlog
+
+    def _handle_error(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        error = context.get("exception")
+        if isinstance(error, OSError) and error.errno in SHORTAGES:
+            self._state.connections.events.count(NOT_ACCEPTED)
+        else:
+            loop.default_exception_handler(context)
 
     async def on_tick(self, counter: int) -> bool:
-        """Look at each connection, ten times a second."""
-        for connection in list(self.server_state.connections):
-            if isinstance(connection, HttpConnection):
-                connection.look()
+        """Look at the connections, ten times a second."""
+        self._state.connections.look(asyncio.get_running_loop().time())
         return await super().on_tick(counter)
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
@@ -82,17 +96,19 @@ class GracefulServer(uvicorn.Server):
         self.should_exit = True
 
 
-def make_config(settings: ApiSettings, app: object) -> uvicorn.Config:
+def make_config(state: ServerState, app: object) -> uvicorn.Config:
     """Return uvicorn's configuration; it is the same for one process and for forked workers."""
+    api = state.settings.topology.api
     return uvicorn.Config(
         app,  # type: ignore[arg-type]
-        http=HttpConnection,
+        http=partial(HttpConnection, open_connections=state.connections),  # type: ignore[arg-type]
         loop="auto",
         ws="none",
         lifespan="on",
         log_config=None,
-        access_log=settings.topology.api.access_log,
+        access_log=api.access_log,
         server_header=False,
-        backlog=settings.topology.api.backlog,
+        backlog=ACCEPTS,
+        timeout_keep_alive=api.timeout_keep_alive,  # type: ignore[arg-type]  # a float works too
         timeout_graceful_shutdown=CLOSE_S,  # type: ignore[arg-type]  # a float works as well
     )

@@ -15,7 +15,9 @@ from tokenpipe.notify import WATCHDOG_S
 
 from .abort import AbortSocket
 from .engine_link import EngineLink
+from .event_log import EventLog
 from .off_loop import OffLoop
+from .open_connections import OpenConnections
 from .problems import Problem, unavailable
 from .settings import ApiSettings
 
@@ -43,6 +45,8 @@ class ServerState:
         self.link = EngineLink(settings.endpoint)
         self.abort_socket = AbortSocket(Path(settings.endpoint), self.link.abort)
         self.off_loop = OffLoop()
+        api = settings.topology.api
+        self.connections = OpenConnections(api.max_connections, api.timeout_receive, EventLog(_log))
         self.failure: BaseException | None = None  # what made the start fail
         self._cards = ModelCardReader(Path(settings.endpoint))
         self._responses: set[OpenResponse] = set()

@@ -19,7 +19,7 @@ def run(settings: ApiSettings, owner: ServerOwner | None = None) -> int:
     With an owner, StartupError is raised where the server did not start.
     """
     state = ServerState(settings, rank="0")
-    config = make_config(settings, make_app(state, owner))
+    config = make_config(state, make_app(state, owner))
     server = GracefulServer(config, state, takes_signals=owner is None)
     if owner is not None:
         owner.begins(server)

@@ -16,7 +16,13 @@ from contextlib import suppress
 
 from typing_extensions import Self
 
-from tokenpipe.api import ApiSettings, StoppableServer, check_start, load_single
+from tokenpipe.api import (
+    ApiSettings,
+    StoppableServer,
+    check_start,
+    load_single,
+    raise_descriptor_limit,
+)
 from tokenpipe.errors import ConfigError
 from tokenpipe.logs import set_up_logs
 from tokenpipe.notify import Notifier
@@ -59,6 +65,7 @@ def run(
     if endpoint is not None and spec is not None:
         raise ConfigError("run() takes the spec of an engine or the endpoint of one, not both")
     check_start(topology)
+    raise_descriptor_limit()
     topology = with_name(topology)
     log, name = topology.log, topology.name or ""
     also = ["uvicorn", "uvicorn.error"] + ["uvicorn.access"] * topology.api.access_log

@@ -10,7 +10,7 @@ import json
 import logging
 import time
 
-from tokenpipe.api import check_start
+from tokenpipe.api import check_start, raise_descriptor_limit
 from tokenpipe.instance import ENDPOINT_VARIABLE
 from tokenpipe.logs import set_up_logs
 from tokenpipe.notify import set_title
@@ -35,6 +35,7 @@ def launch(topology: Topology, spec: EngineSpec | None = None) -> int:
     (a process died and is not started again). All child processes have ended then.
     """
     check_start(topology)
+    raise_descriptor_limit()
     set_title("tp:supervisor")
     topology = with_name(topology)
     log, name = topology.log, topology.name or ""
