@@ -12,6 +12,7 @@ import httpx
 import pytest
 
 from tests.conftest import eventually
+from tests.postprocess.vocab import real
 from tests.serve.beside import stream_beside
 from tests.serve.running import Running
 
@@ -107,4 +108,39 @@ def test_the_streams_go_on_beside_the_largest_answers(bounded: Running, stream: 
         assert found[0] is None and len(found) == len(prompt)
         assert all(str(token) in entry for token, entry in enumerate(found) if entry)
     assert beside.texts == [alone] * STREAMS
+    assert max(beside.gaps) <= 1.0
+
+
+@pytest.fixture(scope="module")
+def reading(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
+    """A server with a tokenizer and a chat template."""
+    directory = tmp_path_factory.mktemp("reading")
+    path = directory / "tokenizer.json"
+    real("gpt2_style").tokenizer.save(str(path))
+    path.with_name("chat_template.jinja").write_text(
+        "{% for m in messages %}{{ m.content }}{% endfor %}"
+    )
+    with tempfile.TemporaryDirectory(prefix="tp-") as base:
+        keys: dict[str, Any] = {"slots_per_rank": 256, "tokenizer": str(path)}
+        with Running(directory, Path(base), *ENGINE, **keys) as running:
+            yield running
+
+
+@pytest.mark.case("F37")
+@pytest.mark.parametrize("path", ["/v1/completions", "/v1/chat/completions"])
+def test_the_streams_go_on_beside_the_longest_prompt(reading: Running, path: str) -> None:
+    alone = reading.post("/v1/completions", STREAM).json()["choices"][0]["text"]
+    text = "The quick brown fox jumps over it, and again. " * 50_000  # 2.3 MB: 2 s of a core
+    body: dict[str, Any] = {"prompt": text, "max_tokens": 1}
+    if path.endswith("chat/completions"):
+        body = {"messages": [{"role": "user", "content": text}], "max_tokens": 1}
+    answers: list[httpx.Response] = []
+
+    def call() -> None:
+        answers.append(reading.post(path, body))
+
+    beside = stream_beside(reading, STREAM, STREAMS, call)
+    assert answers[0].json()["usage"]["prompt_tokens"] > 900_000
+    assert beside.texts == [alone] * STREAMS
+    print("GAP", max(beside.gaps))
     assert max(beside.gaps) <= 1.0
