@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from tokenpipe.client.requests import KEY_COUNTER_BITS, RequestKeys, expand
+from tokenpipe.client.sizes import SizeLimits
 from tokenpipe.errors import ConfigError, FieldError
 from tokenpipe.types import SamplingParams
 
@@ -15,7 +16,8 @@ ONE = SamplingParams()
 
 
 def submits(prompt: Any, params: SamplingParams = ONE, vocab_size: int | None = None) -> Any:
-    return expand(RequestKeys(5), prompt, params, "r", b"x", vocab_size)
+    limits = SizeLimits(vocab_size=vocab_size)
+    return expand(RequestKeys(5), prompt, params, "r", b"x", limits)
 
 
 def test_keys_are_of_this_client_life_and_never_repeat() -> None:

@@ -10,6 +10,7 @@ import pytest
 from tests.client.engine import fake_engine, only_listen
 from tests.client.rig import core_of, opened
 from tests.conftest import eventually
+from tokenpipe.client import Client
 from tokenpipe.client.send_cancels import send_cancels
 from tokenpipe.client.sending import send_requests
 from tokenpipe.errors import FrameTooLarge
@@ -48,6 +49,23 @@ def test_what_cannot_be_sent_is_forgotten_and_the_engine_hears_nothing(runtime_d
         (kept,) = send_requests(lanes, core, core.expand([1], SamplingParams(), "r"))
         assert eventually(lambda: len(engine.heard) == 1) and core.abort("r") == 1
         assert engine.heard[0].key == kept.key
+
+
+@pytest.mark.case("F07")
+def test_a_client_judges_by_the_bounds_of_its_topology(runtime_dir: Path) -> None:
+    topology = Topology(clients=1, bounds={"lane_bytes": 1 << 16, "max_frame_bytes": 1 << 15})
+    with fake_engine(runtime_dir, only_listen, topology) as engine:
+        with Client(engine.endpoint) as client:
+            for call in (client.generate, client.submit):
+                with pytest.raises(ValueError, match=r"^prompt_logprobs: 20 for 1000 token\(s\)"):
+                    call(range(1000), SamplingParams(prompt_logprobs=20))
+                with pytest.raises(ValueError, match=r"^logprobs: 5000 for 1 token\(s\)"):
+                    call([1], SamplingParams(logprobs=5000))
+                with pytest.raises(ValueError, match=r"^prompt_token_ids: 9000 tokens"):
+                    call(range(9000))
+                with pytest.raises(ValueError, match=r"^n: 5 samples of 8512 bytes"):
+                    call(range(2000), SamplingParams(n=5))
+            assert client.submit([1]) and eventually(lambda: len(engine.heard) == 1)
 
 
 def test_a_request_that_was_sent_before_an_exception_is_cancelled(runtime_dir: Path) -> None:

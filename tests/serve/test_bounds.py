@@ -69,6 +69,19 @@ def test_a_call_that_is_too_large_is_refused_at_once(
     assert time.monotonic() - began < 5.0  # it was a minute
 
 
+@pytest.mark.case("F07")
+@pytest.mark.parametrize(
+    ("more", "param"),
+    [(',"prompt_logprobs":20', "prompt_logprobs"), (',"n":128', "n")],
+)
+def test_what_no_frame_holds_is_refused_by_field(bounded: Running, more: str, param: str) -> None:
+    answer = post(bounded, body_of(str(list(range(100_000))), more))
+    error = answer.json()["error"]
+    assert (answer.status_code, error["param"]) == (400, param)
+    assert error["message"].endswith("bounds.max_frame_bytes is 16777216")
+    assert eventually(bounded.idle, 5.0)
+
+
 @pytest.mark.case("F05")
 def test_a_hundred_streams_stay_whole_beside_the_largest_bodies(bounded: Running) -> None:
     alone = bounded.post("/v1/completions", STREAM).json()["choices"][0]["text"]
@@ -142,5 +155,4 @@ def test_the_streams_go_on_beside_the_longest_prompt(reading: Running, path: str
     beside = stream_beside(reading, STREAM, STREAMS, call)
     assert answers[0].json()["usage"]["prompt_tokens"] > 900_000
     assert beside.texts == [alone] * STREAMS
-    print("GAP", max(beside.gaps))
     assert max(beside.gaps) <= 1.0

@@ -19,7 +19,7 @@ from typing import Any
 from starlette.responses import Response
 
 from tokenpipe.client import AsyncClient, AsyncSamples, AsyncStream
-from tokenpipe.errors import FieldError, FrameTooLarge, LaneFull, TokenpipeError, first_line
+from tokenpipe.errors import FieldError, LaneFull, TokenpipeError, first_line
 from tokenpipe.types import FinishReason, RequestOutput, SamplingParams
 
 from .formats import ENTRIES_AT_ONCE, ChoiceBuffer, EndpointFormat
@@ -194,9 +194,6 @@ class GenerationResponse(Response):
                 await slices.pause()
         except LaneFull:
             raise unavailable("the engine does not keep up") from None
-        except FrameTooLarge as error:
-            field = None if job.extra else self._format.prompt_field
-            raise Problem(413, str(error), param=field) from None
         except FieldError as error:
             field = self._format.prompt_field if error.field == PROMPT else error.field
             raise Problem(400, f"{field}: {error.problem}", param=field) from None

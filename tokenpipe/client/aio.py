@@ -84,6 +84,7 @@ class AsyncClient:
             stream_bytes=topology.bounds.stream_bytes,
             ahead_s=topology.timeouts.client_ahead_s,
             vocab_size=topology.vocab_size,
+            max_frame_bytes=topology.bounds.max_frame_bytes,
             loop=self._loop,
             on_outgoing=self._soon,
         )

@@ -27,6 +27,7 @@ from tokenpipe.wire import Cancel, ExtrasReader, OutputFrame, Submit
 
 from .reorder import ReorderBuffer, final_error
 from .requests import RequestKeys, expand
+from .sizes import SizeLimits
 
 NO_ROOM = "and there was no room to keep the later output"
 
@@ -49,13 +50,14 @@ class ClientCore(Generic[S]):
         stream_bytes: int,
         ahead_s: float,
         vocab_size: int | None = None,
+        max_frame_bytes: int = (1 << 32) - 1,
         loop: AbstractEventLoop | None = None,
         on_outgoing: Callable[[], None] = lambda: None,
     ) -> None:
         self._stream_type = stream_type
         self._stream_bytes = stream_bytes
         self._ahead_s = ahead_s
-        self._vocab_size = vocab_size
+        self._limits = SizeLimits(max_frame_bytes, stream_bytes, vocab_size)
         self._request_keys = RequestKeys(incarnation)
         self._inbox = Inbox(stream_bytes, loop, self._stream_dropped, ExtrasReader)
         self._keys_by_id: dict[str, set[int]] = {}  # external id to its live requests
@@ -75,15 +77,17 @@ class ClientCore(Generic[S]):
         params: SamplingParams,
         request_id: str | None = None,
         extra: bytes = b"",
+        *,
+        streamed: bool = True,
     ) -> list[Submit]:
-        """Return the messages that submit a request.
+        """Return the messages that submit a request. `streamed`: its output goes into a stream.
 
         Raises FieldError for a wrong argument, or the error that ended this client.
         """
         if self._error is not None:
             raise afresh(self._error)
-        vocab_size = self._vocab_size
-        return expand(self._request_keys, prompt_token_ids, params, request_id, extra, vocab_size)
+        keys, limits = self._request_keys, self._limits
+        return expand(keys, prompt_token_ids, params, request_id, extra, limits, streamed=streamed)
 
     def open(self, submits: Iterable[Submit]) -> list[S]:
         """Return a stream for each message. A stream that is dropped cancels its request."""

@@ -13,9 +13,10 @@ from tokenpipe.errors import ConfigError, FieldError
 from tokenpipe.types import SamplingParams
 from tokenpipe.wire import Submit
 
+from .sizes import NO_LIMITS, PROMPT, SizeLimits
+
 KEY_COUNTER_BITS = 32
 MAX_VOCAB = 1 << 31
-PROMPT = "prompt_token_ids"
 
 
 class RequestKeys:
@@ -40,14 +41,21 @@ def expand(
     params: SamplingParams,
     request_id: str | None,
     extra: bytes,
-    vocab_size: int | None = None,
+    limits: SizeLimits = NO_LIMITS,
+    *,
+    streamed: bool = True,
 ) -> list[Submit]:
     """Return one Submit per sample. FieldError where a prompt token is not in the vocabulary.
+
+    It is raised too where the request does not fit into the `limits`; `streamed`: as the output
+    goes into a stream.
 
     With n > 1 each sample is a request of its own with n = 1. Its seed is the given seed plus its
     index, so that the samples differ.
     """
-    prompt = _token_ids(prompt_token_ids, vocab_size)
+    prompt = _token_ids(prompt_token_ids, limits.vocab_size)
+    named = 0 if request_id is None else len(request_id.encode(errors="replace"))
+    limits.check(len(prompt), params, named + len(extra), streamed=streamed)
     keys = request_keys.take(params.n)
     external_id = f"req-{keys[0]:016x}" if request_id is None else request_id
     if params.n == 1:

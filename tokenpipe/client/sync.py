@@ -65,6 +65,7 @@ class Client:
             stream_bytes=topology.bounds.stream_bytes,
             ahead_s=topology.timeouts.client_ahead_s,
             vocab_size=topology.vocab_size,
+            max_frame_bytes=topology.bounds.max_frame_bytes,
         )
 
     def __enter__(self) -> Self:
@@ -125,7 +126,8 @@ class Client:
         self._check()
         if len(self._core):
             raise LaneError("generate() is in use; use another client for submit() and frames()")
-        submits = self._core.expand(prompt_token_ids, params or SamplingParams(), request_id, extra)
+        wanted = params or SamplingParams()
+        submits = self._core.expand(prompt_token_ids, wanted, request_id, extra, streamed=False)
         self._columns = True
         self._lanes.send(submits)
         return submits[0].key
