@@ -6,7 +6,6 @@ import asyncio
 import os
 import time
 from collections.abc import Callable, Iterable
-from contextlib import suppress
 from functools import partial
 from types import TracebackType
 from weakref import WeakMethod
@@ -18,9 +17,10 @@ from tokenpipe.instance import ForkGuard, Instance, when_dropped
 from tokenpipe.topology import Topology
 from tokenpipe.types import SamplingParams
 
+from .await_port import await_port
 from .client_core import ClientCore
 from .lanes import Lanes
-from .opening import open_lanes
+from .opening import Opening
 from .send_cancels import send_cancels
 from .sending import send_requests
 from .streams import AsyncSamples, AsyncStream
@@ -63,15 +63,15 @@ class AsyncClient:
         """Connect to the instance. Raises ConfigError, LaneLost, LaneBusy, StartupError."""
         instance = Instance.attach(self._endpoint)
         topology = Topology.from_json_dict(instance.info["topology"])
-        self._loop = loop = asyncio.get_running_loop()
-        # In a thread, because open_lanes waits for the engine, which may run in this loop.
-        opening = loop.run_in_executor(None, open_lanes, instance, topology, self._name)
+        # The engine may run in this loop, so nothing blocks. No thread waits for the engine: the
+        # exit of the loop would wait for the thread.
+        opening = Opening(instance, topology, self._name)
         try:
-            lanes = await asyncio.shield(opening)
-        except asyncio.CancelledError:
-            opening.add_done_callback(_close_unwanted)
-            raise
-        self.attach(lanes, topology)
+            while (lanes := opening.lanes()) is None:
+                await await_port(opening.submits.port, opening.next_s)
+            self.attach(lanes, topology)
+        finally:
+            opening.close()
 
     def attach(self, lanes: Lanes, topology: Topology) -> None:
         """Begin to read lanes that are ready."""
@@ -240,13 +240,7 @@ class AsyncClient:
         gone = self._core.error is not None
         self._core.fail(LaneClosed("the client was closed"))
         self._core.wake()
-        # In a thread, because `close` waits for the engine's answer.
-        await asyncio.to_thread(lanes.close, 0.0 if gone else self._close_s)
-
-
-def _close_unwanted(opening: asyncio.Future[Lanes]) -> None:
-    with suppress(Exception):  # the opening failed, so nothing is open
-        opening.result().close(0.0)
+        await lanes.aclose(0.0 if gone else self._close_s)
 
 
 def _weak(method: Callable[[], None]) -> Callable[[], None]:

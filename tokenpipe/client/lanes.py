@@ -11,6 +11,8 @@ from tokenpipe.errors import LaneFull, LaneLost, TokenpipeError
 from tokenpipe.transport import Gap, LaneReceiver, LaneSender, Peer, PeerUp, Waiter
 from tokenpipe.wire import Message, pack_control
 
+from .await_port import await_port
+
 
 class Sink(Protocol):
     """Takes the frames and events that the lanes receive."""
@@ -122,6 +124,21 @@ class Lanes:
         counts = {receiver.port.lane: dict(receiver.counters) for receiver in self._receivers}
         counts[self._submits.port.lane] = dict(self._submits.counters)
         return counts
+
+    async def aclose(self, timeout_s: float) -> int:
+        """Do the same as `close` in an event loop. A cancellation closes at once."""
+        submits, deadline = self._submits, self._clock() + timeout_s
+        try:
+            submits.end()
+            while submits.receiver and not (submits.ended or submits.lost):
+                now = self._clock()
+                if now >= deadline:
+                    break
+                await await_port(submits.port, min(deadline, submits.next_deadline) - now)
+                submits.poll()
+        finally:
+            unsent = self.close(0.0)
+        return unsent
 
     def close(self, timeout_s: float) -> int:
         """End the submit lane and close all lanes. Return how many messages stay unconfirmed."""

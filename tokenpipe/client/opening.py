@@ -12,6 +12,7 @@ from tokenpipe.transport import (
     LaneReceiver,
     Peer,
     Role,
+    WelcomeWait,
     ZmqReceiverPort,
     new_incarnation,
     open_sender,
@@ -23,42 +24,81 @@ from .lanes import Lanes
 ENGINE = Role("engine", "0")
 
 
+class Opening:
+    """Lanes of one client that wait for the engine's welcome. Nothing here blocks.
+
+    Call `lanes` until it returns them, in any loop, or `close`.
+    """
+
+    def __init__(self, instance: Instance, topology: Topology, name: str) -> None:
+        """Lock a name and an index, bind the output lanes, and ask for the engine's welcome.
+
+        Raises LaneBusy with the holder of the name or of the indices.
+        """
+        with ExitStack() as closing:
+            closing.callback(instance.close)
+            index = claim_place(closing, instance, topology.clients, name)
+            self._me = me = Peer("client", str(index), new_incarnation())
+            self._outputs: list[LaneReceiver] = []
+            for p in range(topology.processor_count):
+                processor = Role("processor", str(p))
+                owner = ENGINE if topology.processors.mode == "inline" else processor
+                self._outputs.append(
+                    _bind(closing, instance, topology, me, output_lane(p, index), processor, owner)
+                )
+            lane = own_output_lane(index)
+            self._own_output = _bind(closing, instance, topology, me, lane, ENGINE, ENGINE)
+            self.submits = open_sender(
+                instance,
+                submit_lane(index),
+                me=me,
+                to=ENGINE,
+                bound_bytes=topology.bounds.lane_bytes,
+                max_frame_bytes=topology.bounds.max_frame_bytes,
+            )
+            closing.callback(self.submits.port.close)
+            self._wait = WelcomeWait(self.submits, instance, ENGINE, topology.timeouts.startup_s)
+            self._closing = closing.pop_all()
+
+    def lanes(self) -> Lanes | None:
+        """Return the lanes, None before the welcome.
+
+        Raises LaneLost if the engine is dead, StartupError after `timeouts.startup_s`.
+        """
+        return self.take() if self._wait.arrived() else None
+
+    @property
+    def next_s(self) -> float:
+        """The seconds until `lanes` must be called next if `submits` gets no message."""
+        return self._wait.next_s
+
+    def take(self) -> Lanes:
+        """Return the lanes, which are welcome. The caller closes them."""
+        return Lanes(
+            me=self._me,
+            outputs=self._outputs,
+            own_output=self._own_output,
+            submits=self.submits,
+            closing=self._closing.pop_all(),
+        )
+
+    def close(self) -> None:
+        """Close all that is open, unless `take` gave it away."""
+        self._closing.close()
+
+
 def open_lanes(instance: Instance, topology: Topology, name: str) -> Lanes:
-    """Lock a name and an index, bind the output lanes, and wait for the engine's welcome.
+    """Open the lanes of a client and wait for the engine's welcome.
 
     Raises LaneBusy with the holder of the name or of the indices, StartupError, LaneLost.
     """
-    with ExitStack() as closing:
-        closing.callback(instance.close)
-        index = claim_place(closing, instance, topology.clients, name)
-        me = Peer("client", str(index), new_incarnation())
-
-        outputs = []
-        for p in range(topology.processor_count):
-            processor = Role("processor", str(p))
-            owner = ENGINE if topology.processors.mode == "inline" else processor
-            outputs.append(
-                _bind(closing, instance, topology, me, output_lane(p, index), processor, owner)
-            )
-        lane = own_output_lane(index)
-        own_output = _bind(closing, instance, topology, me, lane, ENGINE, ENGINE)
-        submits = open_sender(
-            instance,
-            submit_lane(index),
-            me=me,
-            to=ENGINE,
-            bound_bytes=topology.bounds.lane_bytes,
-            max_frame_bytes=topology.bounds.max_frame_bytes,
-        )
-        closing.callback(submits.port.close)
-        wait_welcome(submits, instance, ENGINE, topology.timeouts.startup_s)
-        return Lanes(
-            me=me,
-            outputs=outputs,
-            own_output=own_output,
-            submits=submits,
-            closing=closing.pop_all(),
-        )
+    opening = Opening(instance, topology, name)
+    try:
+        wait_welcome(opening.submits, instance, ENGINE, topology.timeouts.startup_s)
+    except BaseException:
+        opening.close()
+        raise
+    return opening.take()
 
 
 # An OutputFrame adds columns to each row of a step (a key, an offset, an end), so it may be larger

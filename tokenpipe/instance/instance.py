@@ -123,6 +123,11 @@ class Instance:
             self._watches[role, rank] = watch
         return watch.alive()
 
+    @property
+    def running(self) -> bool:
+        """Whether the pipeline of this instance lives."""
+        return self.alive(*OWNER)
+
     def note(self, role: str, rank: str) -> str:
         """Return the note that the role's last holder wrote."""
         return locks.note(self.directory / lock_name(role, rank))

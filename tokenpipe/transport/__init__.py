@@ -11,7 +11,7 @@ from .port import Port, ReceiverPort, SenderPort
 from .receiver import LaneReceiver
 from .sender import LaneSender
 from .waiter import Waiter
-from .welcome import wait_welcome
+from .welcome import WelcomeWait, wait_welcome
 from .window import Gap
 from .zmq_lane import open_receiver, open_sender
 from .zmq_port import ZmqReceiverPort, ZmqSenderPort
@@ -33,6 +33,7 @@ __all__ = [
     "Role",
     "SenderPort",
     "Waiter",
+    "WelcomeWait",
     "ZmqReceiverPort",
     "ZmqSenderPort",
     "context",

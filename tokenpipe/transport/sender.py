@@ -202,19 +202,29 @@ class LaneSender:
 
     def wait_ready(self, timeout_s: float) -> None:
         """Wait for the welcome. Raises StartupError, LaneLost or LaneError with the reason."""
-        lane = self.port.lane
         deadline = self._clock() + timeout_s
-        while True:
-            self.poll()
-            if self._peer.ready:
-                return
-            if self._peer.refused:
-                raise LaneError(f"lane {lane}: {self._peer.reason}")
-            if self._closed or (self._peer.lost and self._peer.pinned):
-                self._refuse()
+        while not self.welcomed():
             if not self._wait(deadline):
-                missing = self._peer.missing()
-                raise StartupError(f"lane {lane}: no welcome within {timeout_s:g} s; {missing}")
+                raise StartupError(self.no_welcome(timeout_s))
+
+    def welcomed(self) -> bool:
+        """Read the receiver's messages; return whether it has welcomed this sender.
+
+        Raises LaneLost or LaneError with the reason if no welcome can come. Never blocks.
+        """
+        self.poll()
+        if self._peer.ready:
+            return True
+        if self._peer.refused:
+            raise LaneError(f"lane {self.port.lane}: {self._peer.reason}")
+        if self._closed or (self._peer.lost and self._peer.pinned):
+            self._refuse()
+        return False
+
+    def no_welcome(self, waited_s: float) -> str:
+        """Return what is missing after a wait for the welcome."""
+        missing = self._peer.missing()
+        return f"lane {self.port.lane}: no welcome within {waited_s:g} s; {missing}"
 
     def wait(self, timeout_s: float) -> None:
         """Wait for a message of the receiver, at most `timeout_s`, and handle it."""

@@ -88,6 +88,7 @@ class Publisher:
         except BaseException:
             self._lane.close(0.0)
             self._claim.release()
+            self._instance.close()
             raise
         what = f"Publisher {rank}"
         self._keep = when_dropped(self, what, partial(_give_back, self._lane, self._claim))
