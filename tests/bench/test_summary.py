@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tokenpipe.bench.options import Options
-from tokenpipe.bench.summary import Report, summarise
+from tokenpipe.bench.summary import Report, summarise, with_leftovers
 from tokenpipe.bench.traces import Arrival, Trace
 
 TRACE = Trace("two", "somebody", (Arrival(0.0, 1, 5), Arrival(1.0, 1, 7)), 3)
@@ -29,6 +30,7 @@ CLIENT: Report = {
     "short": 0,
     "cancelled": 0,
     "reasons": {"length": 2},
+    "error_codes": {},
     "errors": [],
     "latency_us": {"p50": 100.0, "p99": 200.0, "max": 300.0},
     "item_tokens": {},
@@ -60,7 +62,22 @@ def summary(
         memory_mb={"engine": 40.04, "processor": 30.0},
         events=events or EVENTS,
         unreleased=unreleased,
+        faults=more.get("faults"),
     )
+
+
+def test_with_chaos_an_error_needs_a_code() -> None:
+    ends = {"reasons": {"length": 1, "error": 1}}
+    typed = {**ends, "error_codes": {"lost": 1}}
+    assert not summary(typed)["ok"]
+    assert summary(typed, faults={"kill-processor": 1})["ok"]
+    assert not summary(ends, faults={"kill-processor": 1})["ok"]
+
+
+def test_files_that_are_left_are_a_fault(tmp_path: Path) -> None:
+    assert with_leftovers(summary(), tmp_path / "gone")["ok"]
+    left = with_leftovers(summary(), tmp_path)
+    assert (left["ok"], left["left_behind"]) == (False, 1)
 
 
 def test_a_run_that_is_right() -> None:

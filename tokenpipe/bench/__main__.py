@@ -44,6 +44,8 @@ def main(
     speed_up: given.SpeedUp = 1.0,
     discard: given.DiscardTokens = False,
     topology: given.TopologyFile = None,
+    chaos: given.ChaosSpec = None,
+    minutes: given.Minutes = Options.minutes,
     json_file: given.ReportFile = None,
 ) -> None:
     """Run the pipeline on synthetic tokens. The exit status is 1 where a token is wrong."""

@@ -26,6 +26,7 @@ class BenchProcesses:
         self._supervisor = supervisor
         self._arguments = arguments
         self._files = arguments.files
+        self._chaos = arguments.options.chaos is not None
 
     def start_workers(self, ranks: Iterable[tuple[int, int]]) -> None:
         """Start one worker for each (DP rank, TP rank)."""
@@ -44,16 +45,27 @@ class BenchProcesses:
         return [child for child in self.workers if child.spec.rank.endswith(".0")]
 
     def check(self) -> None:
-        """Raise BenchFailed where a process has failed, or has ended too early."""
+        """Raise BenchFailed where a process has failed, or has ended too early.
+
+        In a run with chaos, a dead worker is started again instead.
+        """
         for died in self._supervisor.poll():
+            if self._chaos and died.child in self.workers and not self.workers_may_end:
+                self._start_again(died.child)
+                continue
             early = not self._may_end(died.child)
             if died.returncode != 0 or early:
                 when = ", too early" if early else ""
                 raise BenchFailed(f"{died.child} {died.how}{when}; {died.explanation}")
 
     def worker_reports(self) -> list[dict[str, Any]]:
-        """Return the report of each worker."""
-        return [self._files.read_report("worker", child.spec.rank) for child in self.workers]
+        """Return the report of each worker. A worker that was killed has none."""
+        files, ranks = self._files, [child.spec.rank for child in self.workers]
+        return [
+            files.read_report("worker", rank)
+            for rank in ranks
+            if not self._chaos or files.report("worker", rank).exists()
+        ]
 
     def client_reports(self) -> list[dict[str, Any]]:
         """Return the report of each client."""
@@ -61,6 +73,10 @@ class BenchProcesses:
 
     def _start(self, role: str, rank: str, words: list[str]) -> Child:
         return self._supervisor.start(ChildSpec(role, rank, f"tokenpipe.{role}", tuple(words)))
+
+    def _start_again(self, dead: Child) -> None:
+        at = self.workers.index(dead)
+        self.workers[at] = self._supervisor.start(dead.spec)
 
     def _may_end(self, child: Child) -> bool:
         if child in self.clients:

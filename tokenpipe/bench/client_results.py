@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any, NamedTuple
 
-from tokenpipe.types import SamplingParams
+from tokenpipe.types import ErrorCode, SamplingParams
 
 from .checker import Checker
 from .oracle import VOCAB_BITS
@@ -43,6 +43,7 @@ class ClientResults:
         self.checker = Checker(bits=bits, logprobs=logprobs, requests=len(requests))
         self.text = TextChecker(bits, len(requests)) if text else None
         self.reasons: Counter[str] = Counter()
+        self.error_codes: Counter[str] = Counter()
         self.cancelled = 0
         self.token_counter = token_counter or TokenCounter()
         self.latency = Samples()
@@ -68,9 +69,17 @@ class ClientResults:
         self.first = self.first or now
 
     def ended(
-        self, key: int, finish_reason: str, tokens: int, wanted: int, error: str | None
+        self,
+        key: int,
+        finish_reason: str,
+        tokens: int,
+        wanted: int,
+        error: str | None,
+        code: ErrorCode | None = None,
     ) -> None:
         """Note that a request ended after `tokens` of `wanted` tokens."""
+        if code:
+            self.error_codes[code.name.lower()] += 1
         self.reasons[finish_reason] += 1
         if finish_reason not in ("abort", "closed", "error") and tokens != wanted:
             self.short += 1
@@ -92,6 +101,7 @@ class ClientResults:
             "short": self.short,
             "cancelled": self.cancelled,
             "reasons": dict(self.reasons),
+            "error_codes": dict(self.error_codes),
             "errors": self.errors[:10],
             "latency_us": self.latency.us(),
             "verify_s": self.verify_s,

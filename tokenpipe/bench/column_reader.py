@@ -10,7 +10,7 @@ import numpy as np
 
 from tokenpipe._core import OFFSET_UNKNOWN
 from tokenpipe.client import Client
-from tokenpipe.types import FINISH_CODES
+from tokenpipe.types import FINISH_CODES, ErrorCode
 from tokenpipe.wire import OutputFrame
 
 from .client_results import ClientResults, PlannedRequest
@@ -136,7 +136,8 @@ class ColumnReader:
             results.reasons["error"] += 1
             return
         self._to_cancel.pop(key, None)
-        results.ended(key, reason, tokens, request.output_tokens, frame.errors[row])
+        code = ErrorCode(int(frame.error_code[row])) if reason == "error" else None
+        results.ended(key, reason, tokens, request.output_tokens, frame.errors[row], code)
         if results.text is not None and reason != "error":
             results.text.finish(key, tokens)
 

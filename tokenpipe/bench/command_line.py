@@ -82,3 +82,12 @@ TopologyFile = Annotated[
     Path | None, typer.Option(help="YAML file of the topology. The options override it")
 ]
 ReportFile = Annotated[Path | None, typer.Option("--json", help="write the report to this file")]
+ChaosSpec = Annotated[
+    str | None,
+    typer.Option(
+        metavar="all|KIND[=WEIGHT],...",
+        help="kill, stop and slow down processes, remove files and send bad bytes while the run"
+        " goes on. docs/operating.md lists the kinds",
+    ),
+]
+Minutes = Annotated[float, typer.Option(help="length of a run with --chaos")]

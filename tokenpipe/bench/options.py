@@ -9,6 +9,7 @@ from typing import Any
 from tokenpipe.errors import ConfigError
 from tokenpipe.topology import Topology
 
+from .chaos_plan import PlannedFault, parse_spec, plan_faults
 from .oracle import VOCAB_SIZE
 
 # The defaults of values that neither an option nor a topology file gives.
@@ -16,6 +17,9 @@ BATCH = 64
 DP = 2
 TP = 2
 CLIENTS = 2
+CHAOS_RATE = 50.0  # steps/s
+CHAOS_ARRIVALS = 10.0  # requests a second
+CHAOS_EVERY_S = 4.0  # between two faults, on average
 
 
 @dataclass(frozen=True)  # without slots: the command line reads the defaults from the class
@@ -46,12 +50,41 @@ class Options:
     speed_up: float = 1.0
     discard: bool = False
     topology: Path | None = None
+    chaos: str | None = None  # kinds of faults, see `chaos_plan.parse_spec`
+    minutes: float = 1.0  # the length of a run with chaos
 
     def __post_init__(self) -> None:
         if self.consume not in ("columns", "streams"):
             raise ConfigError(f"consume must be columns or streams, not {self.consume!r}")
         if self.discard and self.steps is None:
             raise ConfigError("discard needs steps: nothing else would end the run")
+        if self.chaos is not None:
+            self._check_chaos(self.chaos)
+
+    def _check_chaos(self, chaos: str) -> None:
+        parse_spec(chaos)
+        if self.trace is not None or self.steps is not None:
+            raise ConfigError("chaos needs the built-in sample: no trace, no steps")
+        if not 0.0 < self.minutes <= 1440.0:
+            raise ConfigError(f"minutes must be above 0 and at most 1440, not {self.minutes}")
+
+    def for_chaos(self) -> Options:
+        """Return these options with the rates of a run with chaos, where none is given."""
+        arrivals = self.arrivals or CHAOS_ARRIVALS
+        requests = max(1, round(arrivals * self.minutes * 60))
+        rate = self.rate or CHAOS_RATE
+        return replace(self, arrivals=arrivals, requests=requests, rate=rate)
+
+    def faults(self) -> list[PlannedFault]:
+        """Return the faults of the run, in order of time; none without `chaos`."""
+        if self.chaos is None:
+            return []
+        return plan_faults(
+            parse_spec(self.chaos),
+            seconds=self.minutes * 60,
+            every_s=CHAOS_EVERY_S,
+            seed=self.seed,
+        )
 
     def make_topology(self) -> Topology:
         """Return the file's topology, or the bench's own, changed by the options that are given.

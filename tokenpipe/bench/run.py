@@ -20,12 +20,14 @@ from .arguments import Arguments
 from .bench_engine import BenchEngine
 from .bench_processes import BenchFailed, BenchProcesses, living
 from .bench_tokenizer import write_tokenizer
+from .bench_victims import BenchVictims
+from .chaos import Chaos
 from .options import Options
 from .oracle import VOCAB_SIZE, bits_for
 from .progress import Progress, ProgressReporter
 from .scratch_files import ScratchFiles
 from .shares import make_trace, share_out
-from .summary import summarise
+from .summary import summarise, with_leftovers
 from .traces import Trace
 
 CHILDREN_S = 5.0  # how long children may take to end if a run was stopped early
@@ -49,6 +51,8 @@ def run(
     """
     if options.discard:  # no output comes back, so nothing would answer a preemption or an abort
         options = replace(options, preempt_rate=0.0, abort_rate=0.0)
+    if options.chaos is not None:
+        options = options.for_chaos()
     topology = options.make_topology()
     trace = make_trace(options, topology)
     with tempfile.TemporaryDirectory(prefix="tokenpipe-bench-") as directory:
@@ -60,9 +64,11 @@ def run(
                 bench.start()
                 bench.serve(progress)
                 bench.settle()
-                return bench.finish()
+                report = bench.finish()
             finally:
+                bench.end_chaos()
                 children.stop(CHILDREN_S, pump=bench.answer)
+        return with_leftovers(report, Path(pipe.endpoint))
 
 
 def _with_tokenizer(options: Options, topology: Topology, files: ScratchFiles) -> Topology:
@@ -97,6 +103,7 @@ class _BenchRun:
             lockstep=self._engine.lockstep,
         )
         self._processes = BenchProcesses(children, arguments)
+        self._chaos: Chaos | None = None
 
     def start(self) -> None:
         """Start the workers, wait until all are up, then start the clients."""
@@ -108,6 +115,9 @@ class _BenchRun:
         )
         self._engine.start_measuring()
         self._processes.start_clients(shares)
+        if options.chaos is not None:
+            victims = BenchVictims(self._pipe, self._processes)
+            self._chaos = Chaos(options.faults(), victims, time.monotonic)
 
     def serve(self, progress: Callable[[Progress], None]) -> None:
         """Run the engine until all clients have ended; with `discard`, until the workers have."""
@@ -134,6 +144,7 @@ class _BenchRun:
         """
         if self._options.discard:
             return
+        self.end_chaos()
         timeouts = self._pipe.topology.timeouts
         patience_s = timeouts.drained_s + timeouts.close_s
         scheduler = self._engine.scheduler
@@ -161,7 +172,13 @@ class _BenchRun:
             memory_mb=memory_mb,
             events=dict(scheduler.counts),
             unreleased=0 if discard else scheduler.unreleased,
+            faults=None if self._chaos is None else dict(self._chaos.done),
         )
+
+    def end_chaos(self) -> None:
+        """Undo the faults that last, so that all processes can end."""
+        if self._chaos is not None:
+            self._chaos.end()
 
     def answer(self, timeout_s: float) -> None:
         """Let the Pipeline answer processes that are ending; errors do not matter any more."""
@@ -171,6 +188,9 @@ class _BenchRun:
 
     def _turn(self, timeout_s: float) -> set[int]:
         """Run one turn of the engine and check all processes; return the ranks that came up."""
+        if self._chaos is not None:
+            self._chaos.turn()
+            timeout_s = min(timeout_s, self._chaos.wait_s)
         events = self._engine.turn(timeout_s)
         self._check()
         return {event.dp_rank for event in events if isinstance(event, RankUp)}

@@ -62,7 +62,8 @@ class StreamReader:
         check_outputs(results, stream.key, outputs)
         received = outputs[-1].offset + len(outputs[-1].token_ids) if outputs else 0
         error = outputs[-1].error if outputs else None
-        results.ended(stream.key, reason, received, request.output_tokens, error)
+        code = outputs[-1].error_code if outputs else None
+        results.ended(stream.key, reason, received, request.output_tokens, error, code)
         results.verify_s += time.thread_time() - cpu
 
     async def _read(

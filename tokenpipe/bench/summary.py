@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from pathlib import Path
 from typing import Any
 
 from tokenpipe.topology import Topology
@@ -27,39 +28,63 @@ def summarise(
     memory_mb: dict[str, float],
     events: dict[str, int],
     unreleased: int,
+    faults: dict[str, int] | None = None,
 ) -> Report:
-    """Return the report of a run. `ok` is False where a token or a request went wrong."""
+    """Return the report of a run. `ok` is False where a token or a request went wrong.
+
+    `faults` counts the faults by kind; None without chaos. With chaos an error needs a code only.
+    """
     tokens = sum(c["tokens"] for c in clients)
     reasons = sum((Counter(c["reasons"]) for c in clients), Counter[str]())
-    wrong = {name: sum(c[name] for c in clients) for name in WRONG}
-    wrong["unreleased"] = unreleased
+    codes = sum((Counter(c["error_codes"]) for c in clients), Counter[str]())
+    untyped = 0 if faults is None else reasons["error"] - sum(codes.values())
+    wrong = _wrong(clients, unreleased, untyped)
     wrong["unexplained"] = 0 if options.discard else _unexplained(reasons, events)
     ended, span = sum(reasons.values()), _span(clients)
     complete = options.discard or ended == len(trace.arrivals)
     # An engine that ends after the last token does not acknowledge rows behind it. So frames that
     # were not delivered are shown, and lost tokens decide.
-    right = not any(wrong.values()) and not reasons.get("error") and not events.get("Mismatch")
+    wrong_ends = 0 if faults is not None else reasons["error"]
+    right = not (any(wrong.values()) or wrong_ends or events.get("Mismatch"))
     return {
         "requests": len(trace.arrivals),
         "ended": ended,
         "reasons": dict(reasons),
+        "error_codes": dict(codes),
+        "faults": faults,
         "cancelled": sum(c["cancelled"] for c in clients),
         "tokens_in": sum(w["tokens"] for w in workers),
         "tokens_out": tokens,
         **wrong,
         "undelivered_frames": sum(w["undelivered"] for w in workers),
-        "seconds": round(span, 3),
-        "tokens_per_s": round(tokens / span) if span else 0,
+        **_speed(tokens, span),
         "cpu_us_per_token": _cpu(workers, clients, processor_cpu_s, engine_cpu_s, tokens),
         **_quantiles(workers, clients),
         "rss_mb": _memory(workers, clients, memory_mb),
         "events": events,
         "errors": [error for c in clients for error in c["errors"]][:10],
+        **_about(options, trace, topology),
+        "ok": complete and right,
+    }
+
+
+def _about(options: Options, trace: Trace, topology: Topology) -> Report:
+    return {
         "trace": {"name": trace.name, "credit": trace.credit, "skipped": trace.skipped},
         "config": {**options.as_dict(topology), "topology": topology.to_json_dict()},
         "machine": describe_machine(),
-        "ok": complete and right,
     }
+
+
+def _wrong(clients: list[Report], unreleased: int, untyped: int) -> dict[str, int]:
+    counts = {name: sum(c[name] for c in clients) for name in WRONG}
+    return {**counts, "unreleased": unreleased, "untyped": untyped}
+
+
+def with_leftovers(report: Report, endpoint: Path) -> Report:
+    """Add what is left after the end of a run: 1 for the instance's directory. It must be 0."""
+    left = int(endpoint.exists())
+    return {**report, "left_behind": left, "ok": report["ok"] and not left}
 
 
 def _unexplained(reasons: Counter[str], events: dict[str, int]) -> int:
@@ -69,6 +94,13 @@ def _unexplained(reasons: Counter[str], events: dict[str, int]) -> int:
     """
     aborted, seen = events.get("Aborted", 0), reasons["abort"]
     return max(seen - aborted, aborted - seen - reasons["closed"], 0)
+
+
+def _speed(tokens: int, seconds: float) -> dict[str, float]:
+    return {
+        "seconds": round(seconds, 3),
+        "tokens_per_s": round(tokens / seconds) if seconds else 0,
+    }
 
 
 def _span(clients: list[Report]) -> float:
