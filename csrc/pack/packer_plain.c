@@ -101,7 +101,7 @@ TP_HOT int tp_plain_write(tp_packer *p, const tp_step_input *in, tp_plain *plain
         take_back(p, handles, counted);
         return 0;
     }
-    tp_run_begin(p, in);
+    tp_run_begin(p, in, handles);
     return 1;
 }
 

@@ -69,7 +69,7 @@ uint64_t tp_packer_repair(tp_packer *p, const tp_step_input *in, tp_step_rows *r
         if (kept < 0 || !all_fit(&in->lp_ids, from.entry, (size_t)kept * per_token) ||
             !all_fit(&in->lp_ranks, from.rank, (size_t)kept * has_rank)) {
             if (status == TP_ROW_DRAINED) {
-                s->again[(*n_again)++] = tp_load_i64(in->handles.data + 8 * i);
+                s->again[(*n_again)++] = s->handles[i];
             }
             kept = 0;
             status = TP_ROW_BAD_TOKEN;

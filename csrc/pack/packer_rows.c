@@ -204,14 +204,16 @@ static int take_logprobs(tp_packer *p, const tp_step_input *in, tp_step_rows *ro
 }
 
 /* Takes the extras unchanged. The extras of bad rows are sent too, but nobody reads them. */
-static int take_extras(const tp_step_input *in, tp_step_rows *rows, tp_fault *fault) {
+static int take_extras(tp_packer *p, const tp_step_input *in, tp_step_rows *rows, tp_fault *fault) {
     const tp_array *lengths = &in->extras_len;
+    uint32_t *out = p->scratch.extras_len; /* a copy: else the lengths might not be those of the sum */
     uint64_t sum = 0;
     if (lengths->width != 0 && lengths->n != in->handles.n) {
         return tp_fault_set(fault, "extras_len has %zu entries for %zu handles", lengths->n, in->handles.n);
     }
     for (size_t i = 0; i < lengths->n; i++) {
-        sum += tp_load_u32(lengths->data + 4 * i);
+        out[i] = tp_load_u32(lengths->data + 4 * i);
+        sum += out[i];
     }
     if (sum != in->extras.n) {
         return tp_fault_set(fault, "extras_len sums to %llu, extras has %zu bytes", (unsigned long long)sum,
@@ -221,7 +223,7 @@ static int take_extras(const tp_step_input *in, tp_step_rows *rows, tp_fault *fa
         return tp_fault_set(fault, "%llu bytes of extras, a frame holds %u", (unsigned long long)sum,
                             TP_MAX_EXTRAS);
     }
-    rows->extras_len = sum > 0 ? (const uint32_t *)lengths->data : NULL;
+    rows->extras_len = sum > 0 ? out : NULL;
     rows->extras = sum > 0 ? in->extras.data : NULL;
     rows->extras_bytes = (uint32_t)sum;
     return 0;
@@ -254,9 +256,7 @@ static void append_drained(tp_packer *p, const tp_array *drained, size_t n_again
         memset(s->lp_k + n, 0xff, extra * sizeof *s->lp_k); /* -1: no logprobs */
     }
     if (rows->extras_len != NULL) {
-        memcpy(s->extras_len, rows->extras_len, n * sizeof *s->extras_len);
         memset(s->extras_len + n, 0, extra * sizeof *s->extras_len);
-        rows->extras_len = s->extras_len;
     }
     rows->counts = s->counts;
     rows->status = s->status;
@@ -282,7 +282,7 @@ int tp_packer_convert(tp_packer *p, const tp_step_input *in, tp_step_rows *rows,
     rows->tokens = (uint32_t)tokens;
     int fits = tokens_in(&in->tokens, p->max_token, p->scratch.token_ids, &rows->token_ids);
     if (take_counts(p, in, rows, fault) < 0 || take_status(in, rows, fault) < 0 ||
-        take_logprobs(p, in, rows, &fits, fault) < 0 || take_extras(in, rows, fault) < 0) {
+        take_logprobs(p, in, rows, &fits, fault) < 0 || take_extras(p, in, rows, fault) < 0) {
         return -1;
     }
     *bad = fits ? 0 : tp_packer_repair(p, in, rows, &n_again);

@@ -54,14 +54,14 @@ void tp_run_settle(tp_packer *p) {
     run->rows = 0;
 }
 
-void tp_run_begin(tp_packer *p, const tp_step_input *in) {
+void tp_run_begin(tp_packer *p, const tp_step_input *in, const uint8_t *handles) {
     tp_run *run = &p->run;
     const size_t n = in->handles.n;
     run->rows = 0;
     if (tp_buffer_grow(&run->handles, sizeof *run->handles, &run->capacity, n) != TP_OK) {
         return; /* without memory there is no run, so each frame names its rows */
     }
-    memcpy(run->handles, in->handles.data, 8 * n);
+    memcpy(run->handles, handles, 8 * n);
     run->rows = (uint32_t)n;
     run->frames = 0;
     run->lane = in->lane;

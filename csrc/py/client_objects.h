@@ -23,6 +23,7 @@ typedef struct Inbox {
     PyTypeObject *next_type;   /* StreamNext: what `await anext(stream)` awaits */
     PyTypeObject *waiter_type; /* StreamWaiter: a consumer that finds nothing waits on it */
     PyObject *loop;            /* the event loop; None if nobody awaits */
+    PyObject *current_task;    /* asyncio.current_task; NULL if nobody awaits */
     PyObject *make_reader;     /* called with (prompt tokens, keep) for a stream with extras; or None */
     PyObject *on_drop;         /* called with (key, request id) when a live stream is dropped */
     PyObject **wake;           /* waiters and futures of the consumers that can take an item now */
@@ -46,6 +47,7 @@ typedef struct Stream {
     uint32_t prompt_tokens;
     uint8_t streak; /* items that the consumer took since it last let others run */
     uint8_t over;   /* it was dropped, or its exception was raised, so nothing follows */
+    uint8_t dropped;
 } Stream;
 
 static inline Stream *tp_stream_object(tp_stream *stream) {

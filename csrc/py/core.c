@@ -29,12 +29,43 @@ PyObject *tp_raise(tp_state *state, tp_result result, const char *what) {
     return PyErr_Format(state->frame_error, "%s: %s", what, tp_result_text(result));
 }
 
+int tp_gone(const char *what) {
+    PyErr_Format(PyExc_ReferenceError, "this %s is being deleted", what);
+    return -1;
+}
+
+PyObject *tp_frame(PyObject *object) {
+    if (PyBytes_CheckExact(object)) {
+        return Py_NewRef(object);
+    }
+    Py_buffer buffer;
+    if (PyObject_GetBuffer(object, &buffer, PyBUF_SIMPLE) < 0) {
+        return NULL;
+    }
+    PyObject *bytes = PyBytes_FromStringAndSize(buffer.buf, buffer.len);
+    PyBuffer_Release(&buffer);
+    return bytes;
+}
+
 int tp_u64_arg(PyObject *value, void *out) {
     const unsigned long long number = PyLong_AsUnsignedLongLong(value);
     if (number == (unsigned long long)-1 && PyErr_Occurred()) {
         return 0;
     }
     *(uint64_t *)out = number;
+    return 1;
+}
+
+int tp_u32_arg(PyObject *value, void *out) {
+    uint64_t number;
+    if (!tp_u64_arg(value, &number)) {
+        return 0;
+    }
+    if (number > UINT32_MAX) {
+        PyErr_Format(PyExc_OverflowError, "%R does not fit 32 bits", value);
+        return 0;
+    }
+    *(uint32_t *)out = (uint32_t)number;
     return 1;
 }
 

@@ -41,6 +41,20 @@ PyObject *tp_raise(tp_state *state, tp_result result, const char *what);
  * for any other int. */
 int tp_u64_arg(PyObject *value, void *out);
 
+/* The same for an int from 0 to 2**32 - 1, and a uint32_t. */
+int tp_u32_arg(PyObject *value, void *out);
+
+/* The garbage collector has cleared an object that is still used. Sets ReferenceError. Returns -1. */
+int tp_gone(const char *what);
+
+/* Returns a frame as bytes: itself, or a copy of any other buffer, which somebody may write to while it is
+ * read. A new reference, or NULL with an exception. */
+PyObject *tp_frame(PyObject *object);
+
+static inline const uint8_t *tp_bytes_of(PyObject *bytes) {
+    return (const uint8_t *)PyBytes_AS_STRING(bytes);
+}
+
 /* Reads a sequence of ints into a PyMem array: 0, or -1 with an exception. The caller frees the array in
  * either case. */
 int tp_ints(PyObject *sequence, int32_t **values, uint32_t *count);

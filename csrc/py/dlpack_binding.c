@@ -39,12 +39,15 @@ static const exchange *table_of(PyTypeObject *type) {
 
 int tp_dlpack_look(tp_state *state, PyObject *value, tp_array *array) {
     PyTypeObject *type = Py_TYPE(value);
-    if ((PyObject *)type != state->tensor) { /* all tensors of a worker have one type */
-        state->exchange = table_of(type);
-        Py_XSETREF(state->tensor, Py_NewRef(type));
-    }
     const exchange *table = state->exchange;
     tensor seen;
+    if ((PyObject *)type != state->tensor) { /* all tensors of a worker have one type */
+        table = table_of(type);
+        PyObject *old = state->tensor;
+        state->exchange = table;
+        state->tensor = Py_NewRef(type);
+        Py_XDECREF(old); /* this may run Python code that looks at a tensor of a third type */
+    }
     if (table == NULL) {
         return 0;
     }

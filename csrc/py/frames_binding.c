@@ -45,8 +45,8 @@ static PyObject *core_peek(PyObject *module, PyObject *frame) {
 
 static PyObject *core_check_value(PyObject *module, PyObject *args) {
     Py_buffer buffer;
-    unsigned int max_depth;
-    if (!PyArg_ParseTuple(args, "y*I:check_value", &buffer, &max_depth)) {
+    uint32_t max_depth;
+    if (!PyArg_ParseTuple(args, "y*O&:check_value", &buffer, tp_u32_arg, &max_depth)) {
         return NULL;
     }
     tp_result result = tp_value_check(buffer.buf, (size_t)buffer.len, max_depth);
@@ -88,19 +88,19 @@ static PyObject *column_dict(const tp_column *columns, uint32_t last) {
     return dict;
 }
 
-static PyObject *unpack(PyObject *module, PyObject *frame, const shape *of) {
-    Py_buffer buffer;
+static PyObject *unpack(PyObject *module, PyObject *object, const shape *of) {
     uint64_t header[TP_STEP_FIELDS];
     tp_column columns[TP_OUT_LAST + 1];
-    if (PyObject_GetBuffer(frame, &buffer, PyBUF_SIMPLE) < 0) {
+    PyObject *frame = tp_frame(object), *value = NULL;
+    if (frame == NULL) {
         return NULL;
     }
-    tp_result result = check(of, buffer.buf, (size_t)buffer.len);
+    const uint8_t *data = tp_bytes_of(frame);
+    const size_t size = (size_t)PyBytes_GET_SIZE(frame);
+    tp_result result = check(of, data, size);
     if (result == TP_OK) { /* a second parse costs 0.1 us, and saves a second list of the columns here */
-        result =
-            tp_columns_read(buffer.buf, (size_t)buffer.len, of->kind, header, of->fields, columns, of->last);
+        result = tp_columns_read(data, size, of->kind, header, of->fields, columns, of->last);
     }
-    PyObject *value = NULL;
     if (result == TP_OK) {
         PyObject *ints = header_tuple(header, of->fields);
         PyObject *dict = ints == NULL ? NULL : column_dict(columns, of->last);
@@ -110,7 +110,7 @@ static PyObject *unpack(PyObject *module, PyObject *frame, const shape *of) {
     } else {
         tp_raise(tp_state_of(module), result, of->name);
     }
-    PyBuffer_Release(&buffer);
+    Py_DECREF(frame);
     return value;
 }
 
@@ -120,6 +120,7 @@ static int gather(PyObject *columns, const shape *of, tp_part *parts, Py_buffer 
     for (uint32_t id = 1; id <= of->last; id++) {
         PyObject *key = PyLong_FromUnsignedLong(id);
         PyObject *column = key == NULL ? NULL : PyDict_GetItemWithError(columns, key);
+        Py_XINCREF(column); /* a buffer may run Python code, which may change the dict */
         Py_XDECREF(key);
         if (column == NULL) {
             if (PyErr_Occurred()) {
@@ -129,7 +130,9 @@ static int gather(PyObject *columns, const shape *of, tp_part *parts, Py_buffer 
         }
         found++;
         Py_buffer *buffer = &buffers[*held];
-        if (PyObject_GetBuffer(column, buffer, PyBUF_C_CONTIGUOUS) < 0) {
+        const int bad = PyObject_GetBuffer(column, buffer, PyBUF_C_CONTIGUOUS);
+        Py_DECREF(column);
+        if (bad) {
             return -1;
         }
         parts[*held] = (tp_part){id, buffer->buf, (size_t)buffer->len};
@@ -201,8 +204,8 @@ static PyObject *core_pack_output(PyObject *module, PyObject *args) {
 static PyObject *core_split_text(PyObject *module, PyObject *args) {
     (void)module;
     Py_buffer lengths, text;
-    unsigned int width;
-    if (!PyArg_ParseTuple(args, "y*Iy*:split_text", &lengths, &width, &text)) {
+    uint32_t width;
+    if (!PyArg_ParseTuple(args, "y*O&y*:split_text", &lengths, tp_u32_arg, &width, &text)) {
         return NULL;
     }
     const Py_ssize_t n = width == 2 || width == 4 ? lengths.len / (Py_ssize_t)width : 0;

@@ -8,6 +8,16 @@
 
 #include <structmember.h>
 
+static int find_current_task(Inbox *self) {
+    if (self->loop == Py_None) {
+        return 0;
+    }
+    PyObject *asyncio = PyImport_ImportModule("asyncio");
+    self->current_task = asyncio == NULL ? NULL : PyObject_GetAttrString(asyncio, "current_task");
+    Py_XDECREF(asyncio);
+    return self->current_task == NULL ? -1 : 0;
+}
+
 static PyObject *inbox_new(PyTypeObject *type, PyObject *args, PyObject *kwargs) {
     static char *names[] = {"stream_bytes", "loop", "on_drop", "extras", NULL};
     tp_state *state = tp_state_of_type(type);
@@ -31,7 +41,7 @@ static PyObject *inbox_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
     self->make_reader = Py_NewRef(extras);
     self->next_type = (PyTypeObject *)Py_NewRef(state->stream_next);
     self->waiter_type = (PyTypeObject *)Py_NewRef(state->stream_waiter);
-    if (tp_items_init(&self->items) < 0) {
+    if (tp_items_init(&self->items) < 0 || find_current_task(self) < 0) {
         Py_DECREF(self);
         return NULL;
     }
@@ -46,6 +56,7 @@ static int inbox_traverse(Inbox *self, visitproc visit, void *arg) {
     Py_VISIT(Py_TYPE(self));
     Py_VISIT(self->loop);
     Py_VISIT(self->on_drop);
+    Py_VISIT(self->current_task);
     Py_VISIT(self->make_reader);
     Py_VISIT(self->next_type);
     Py_VISIT(self->waiter_type);
@@ -73,6 +84,7 @@ static void inbox_dealloc(PyObject *object) {
     (void)inbox_clear(self);
     Py_CLEAR(self->next_type);
     Py_CLEAR(self->waiter_type);
+    Py_CLEAR(self->current_task);
     Py_CLEAR(self->make_reader);
     tp_items_clear(&self->items);
     tp_inbox_clear(&self->inbox); /* each stream has a reference to the inbox, so the map is empty */
@@ -129,10 +141,9 @@ static void disown(tp_inbox *inbox) {
 
 /* Applies a parsed frame, and wakes consumers. If a row failed, the consumers of the rows before it are
  * woken. */
-static PyObject *apply(Inbox *self, const tp_output_view *view, Py_buffer *buffer) {
+static PyObject *apply(Inbox *self, const tp_output_view *view) {
     const tp_result result = tp_inbox_feed(&self->inbox, view);
     own(&self->inbox);
-    PyBuffer_Release(buffer);
     int bad = 0;
     for (uint32_t i = 0; i < self->inbox.woken_count && !bad; i++) {
         bad = tp_stream_rouse(tp_stream_object(self->inbox.woken[i])) < 0;
@@ -147,24 +158,24 @@ static PyObject *apply(Inbox *self, const tp_output_view *view, Py_buffer *buffe
     return notes;
 }
 
-static PyObject *inbox_feed(Inbox *self, PyObject *frame) {
-    Py_buffer buffer;
+static PyObject *inbox_feed(Inbox *self, PyObject *object) {
     tp_output_view view;
+    PyObject *frame = tp_frame(object);
+    if (frame == NULL) {
+        return NULL;
+    }
+    PyObject *notes = NULL;
+    const tp_result result = tp_output_parse(tp_bytes_of(frame), (size_t)PyBytes_GET_SIZE(frame), &view);
     if (self->feeding) { /* a finalizer called this within a feed, which still uses its lists */
         PyErr_SetString(PyExc_RuntimeError, "feed() is running");
-        return NULL;
+    } else if (result != TP_OK) {
+        (void)tp_raise(self->state, result, "OutputFrame");
+    } else {
+        self->feeding = 1;
+        notes = apply(self, &view);
+        self->feeding = 0;
     }
-    if (PyObject_GetBuffer(frame, &buffer, PyBUF_SIMPLE) < 0) {
-        return NULL;
-    }
-    const tp_result result = tp_output_parse(buffer.buf, (size_t)buffer.len, &view);
-    if (result != TP_OK) {
-        PyBuffer_Release(&buffer);
-        return tp_raise(self->state, result, "OutputFrame");
-    }
-    self->feeding = 1;
-    PyObject *notes = apply(self, &view, &buffer);
-    self->feeding = 0;
+    Py_DECREF(frame);
     return notes;
 }
 
@@ -189,6 +200,17 @@ static int set_result(PyObject *future) {
     return 0;
 }
 
+/* Whether the caller runs in a task. asyncio does not let a task run within another one. -1: an exception. */
+static int in_task(const Inbox *self) {
+    if (self->current_task == NULL || self->loop == NULL) {
+        return 0;
+    }
+    PyObject *task = PyObject_CallOneArg(self->current_task, self->loop);
+    const int yes = task == NULL ? -1 : task != Py_None;
+    Py_XDECREF(task);
+    return yes;
+}
+
 static PyObject *inbox_wake(Inbox *self, PyObject *args) {
     int at_once = 0, bad = 0;
     if (!PyArg_ParseTuple(args, "|p", &at_once)) {
@@ -196,6 +218,13 @@ static PyObject *inbox_wake(Inbox *self, PyObject *args) {
     }
     if (self->waking) {
         Py_RETURN_NONE; /* called by a consumer that was just woken; the outer call wakes all */
+    }
+    if (at_once && self->wake_count > 0) {
+        const int within = in_task(self);
+        if (within < 0) {
+            return NULL;
+        }
+        at_once = !within;
     }
     self->waking = 1;
     while (self->woken < self->wake_count && !bad) { /* a consumer may add to the list */
@@ -254,7 +283,7 @@ static PyMethodDef inbox_methods[] = {
     {"feed", (PyCFunction)inbox_feed, METH_O,
      "Apply an OutputFrame; return notes (kind, stream, offset) of rare cases, or None."},
     {"wake", (PyCFunction)inbox_wake, METH_VARARGS,
-     "Wake the consumers that can take an item: at once outside of any task, else soon."},
+     "Wake the consumers that can take an item: at once, but in a task soon."},
     {"find", (PyCFunction)inbox_find, METH_O, "Return the live stream of a key, or None."},
     {"streams", (PyCFunction)inbox_streams, METH_NOARGS, "Return all live streams."},
     {"counters", (PyCFunction)inbox_counters, METH_NOARGS, "Return the counts so far."},

@@ -161,12 +161,17 @@ static PyObject *take(Stream *self, uint32_t limit) {
     /* These two may run Python code, even code that drops the stream or takes from it. So they come first. */
     PyObject *extras = stream->extras == NULL ? Py_NewRef(Py_None) : tp_item_extras(self, count, &last);
     PyObject *usage = extras == NULL ? NULL : last ? tp_item_usage(self, count) : Py_NewRef(Py_None);
-    if (usage == NULL || stream->told || stream->offset != offset || stream->len < count) {
+    if (usage == NULL || self->dropped || stream->told || stream->offset != offset || stream->len < count) {
         Py_XDECREF(extras);
         Py_XDECREF(usage);
         return NULL;
     }
-    return make_item(self, count, last, extras, usage);
+    const int collects = PyGC_Disable(); /* before Python 3.12, a new object may run a finalizer */
+    PyObject *item = make_item(self, count, last, extras, usage);
+    if (collects) {
+        PyGC_Enable();
+    }
+    return item;
 }
 
 PyObject *tp_item_next(Stream *self, uint32_t limit) {

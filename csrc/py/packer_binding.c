@@ -17,22 +17,22 @@ static const char *const names[NAMES] = {
 
 static PyObject *packer_new(PyTypeObject *type, PyObject *args, PyObject *kwargs) {
     static char *keywords[] = {"dp", "tp", "slots", "vocab_size", "window", "convert", NULL};
-    unsigned long dp, tp, slots, vocab_size = 0x7fffffff;
+    uint32_t dp, tp, slots, vocab_size = 0x7fffffff;
     tp_state *state = tp_state_of_type(type);
     PyObject *window = NULL, *convert = NULL;
     if (state == NULL ||
-        !PyArg_ParseTupleAndKeywords(args, kwargs, "kkk|kO!O:StepPacker", keywords, &dp, &tp, &slots,
-                                     &vocab_size, state->send_window, &window, &convert)) {
+        !PyArg_ParseTupleAndKeywords(args, kwargs, "O&O&O&|O&O!O:StepPacker", keywords, tp_u32_arg, &dp,
+                                     tp_u32_arg, &tp, tp_u32_arg, &slots, tp_u32_arg, &vocab_size,
+                                     state->send_window, &window, &convert)) {
         return NULL;
     }
-    if (dp >= 1u << TP_DP_BITS || tp > UINT32_MAX || slots < 1 || slots > 1u << TP_SLOT_BITS ||
-        vocab_size < 1 || vocab_size > UINT32_C(1) << 31) {
+    if (dp >= 1u << TP_DP_BITS || slots < 1 || slots > 1u << TP_SLOT_BITS || vocab_size < 1 ||
+        vocab_size > UINT32_C(1) << 31) {
         PyErr_SetString(PyExc_ValueError, "dp, tp, slots or vocab_size out of range");
         return NULL;
     }
     StepPacker *self = (StepPacker *)type->tp_alloc(type, 0);
-    if (self != NULL && tp_packer_init(&self->offer.packer, (uint32_t)dp, (uint32_t)tp, (uint32_t)slots,
-                                       (uint32_t)vocab_size) != TP_OK) {
+    if (self != NULL && tp_packer_init(&self->offer.packer, dp, tp, slots, vocab_size) != TP_OK) {
         Py_DECREF(self);
         return PyErr_NoMemory();
     }

@@ -90,6 +90,10 @@ TP_HOT int tp_py_window_send(SendWindow *self, PyObject *frame) {
     if (is_closed(self)) {
         return TP_CLOSED;
     }
+    if (self->sending) { /* this frame has the number of the one that is being put */
+        PyErr_SetString(PyExc_RuntimeError, "a frame is being sent: its put() must not send another");
+        return -1;
+    }
     const enum tp_sent admitted = tp_send_window_admit(&self->window, size_of(frame));
     if (admitted != TP_TAKEN) {
         return admitted;
@@ -97,13 +101,14 @@ TP_HOT int tp_py_window_send(SendWindow *self, PyObject *frame) {
     if (reserve(self) < 0) {
         return -1;
     }
+    self->sending = 1;
     const int taken = hand_over(self, frame);
-    if (taken == 0) {
-        return TP_REFUSED;
-    }
     if (taken < 0) {
         keep_raised(self, frame);
-        return -1;
+    }
+    self->sending = 0;
+    if (taken <= 0) {
+        return taken == 0 ? (int)TP_REFUSED : -1;
     }
     if (reserve(self) < 0) { /* again, because put() may have run Python code that filled the ring */
         return -1;
@@ -162,8 +167,8 @@ static PyObject *window_forget(SendWindow *self, PyObject *Py_UNUSED(ignored)) {
 }
 
 static PyObject *window_between(SendWindow *self, PyObject *args) {
-    unsigned long long first, last;
-    if (!PyArg_ParseTuple(args, "KK:between", &first, &last)) {
+    uint64_t first, last;
+    if (!PyArg_ParseTuple(args, "O&O&:between", tp_u64_arg, &first, tp_u64_arg, &last)) {
         return NULL;
     }
     const tp_send_window *w = &self->window;

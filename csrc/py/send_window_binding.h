@@ -12,6 +12,7 @@ typedef struct SendWindow {
     tp_state *state;       /* state of the module; the module lives longer than its types */
     uint64_t life;         /* state->forks when this was made; a forked child has another number */
     uint8_t put_is_socket; /* put is a SocketSend */
+    uint8_t sending;       /* put() runs */
 } SendWindow;
 
 /* Puts, numbers and keeps a frame. Its header must be the window's `next`; it is not checked. Returns an enum

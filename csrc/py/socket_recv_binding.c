@@ -34,7 +34,7 @@ static PyObject *socket_recv_new(PyTypeObject *type, PyObject *args, PyObject *k
 /* Receives one part; NULL with an exception. */
 static PyObject *receive(const SocketRecv *self) {
     if (self->recv == NULL) { /* the garbage collector has cleared it */
-        PyErr_SetString(PyExc_ReferenceError, "this SocketRecv is being deleted");
+        (void)tp_gone("SocketRecv");
         return NULL;
     }
     return PyObject_CallOneArg(self->recv, self->flags);

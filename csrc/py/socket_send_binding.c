@@ -28,8 +28,7 @@ TP_HOT int tp_socket_send(PyObject *object, PyObject *frame) {
     SocketSend *self = (SocketSend *)object;
     PyObject *args[2] = {frame, self->flags};
     if (self->send == NULL) { /* the garbage collector has cleared it */
-        PyErr_SetString(PyExc_ReferenceError, "this SocketSend is being deleted");
-        return -1;
+        return tp_gone("SocketSend");
     }
     self->idle = 0;
     PyObject *done = PyObject_Vectorcall(self->send, args, 2, NULL);

@@ -28,11 +28,11 @@ static PyObject *stream_new(PyTypeObject *type, PyObject *args, PyObject *kwargs
     static char *names[] = {"inbox", "key", "request_id", "index", "prompt_tokens", "stops", "kind", NULL};
     PyObject *inbox, *request_id, *index = NULL, *stops = NULL;
     uint64_t key;
-    unsigned int prompt_tokens = 0;
+    uint32_t prompt_tokens = 0;
     unsigned char kind = TP_DELTA;
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "OO&U|O!IO!b", names, &inbox, tp_u64_arg, &key,
-                                     &request_id, &PyLong_Type, &index, &prompt_tokens, &PyTuple_Type, &stops,
-                                     &kind)) {
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "OO&U|O!O&O!b", names, &inbox, tp_u64_arg, &key,
+                                     &request_id, &PyLong_Type, &index, tp_u32_arg, &prompt_tokens,
+                                     &PyTuple_Type, &stops, &kind)) {
         return NULL;
     }
     if (!tp_is_inbox(inbox)) {
@@ -77,10 +77,16 @@ static int stream_clear(Stream *self) {
     return 0;
 }
 
+/* Leaves the inbox before anything else of the stream is freed. To free the slots of a subclass may run
+ * Python code, which must not find the stream there. */
+static void stream_finalize(PyObject *self) { tp_stream_leave((Stream *)self); }
+
 static void stream_dealloc(Stream *self) {
     PyTypeObject *type = Py_TYPE(self);
+    if (PyObject_CallFinalizerFromDealloc((PyObject *)self) < 0) {
+        return; /* Python code has a reference to it again */
+    }
     PyObject_GC_UnTrack(self);
-    tp_stream_leave(self);
     tp_stream_clear(&self->stream);
     Py_CLEAR(self->exception);
     Py_CLEAR(self->reader);
@@ -152,7 +158,7 @@ static PyObject *stream_fail(Stream *self, PyObject *exception) {
 
 static PyObject *stream_drop(Stream *self, PyObject *Py_UNUSED(ignored)) {
     tp_stream_leave(self);
-    self->over = 1;
+    self->over = self->dropped = 1;
     tp_stream_clear(&self->stream);
     return tp_stream_rouse(self) < 0 ? NULL : Py_NewRef(Py_None);
 }
@@ -214,6 +220,7 @@ static PyType_Slot stream_slots[] = {
     {Py_tp_doc, (void *)"One request's output: taken, or awaited item by item."},
     {Py_tp_new, (void *)stream_new},
     {Py_tp_dealloc, (void *)stream_dealloc},
+    {Py_tp_finalize, (void *)stream_finalize},
     {Py_tp_traverse, (void *)stream_traverse},
     {Py_tp_clear, (void *)stream_clear},
     {Py_tp_methods, stream_methods},

@@ -22,8 +22,7 @@ PyObject *tp_stream_anext(Stream *self) {
     return (PyObject *)next;
 }
 
-static PyObject *park(StreamNext *next) {
-    Stream *self = next->stream;
+static PyObject *park(StreamNext *next, Stream *self) {
     PyObject *waiter = tp_stream_waiter_arm(self);
     if (waiter != NULL) {
         tp_stream_park(self, waiter);
@@ -33,13 +32,7 @@ static PyObject *park(StreamNext *next) {
     return waiter;
 }
 
-static PySendResult next_send(StreamNext *next, PyObject *Py_UNUSED(value), PyObject **result) {
-    Stream *self = next->stream;
-    *result = NULL;
-    if (self == NULL) {
-        PyErr_SetString(PyExc_RuntimeError, "cannot await this again");
-        return PYGEN_ERROR;
-    }
+static PySendResult send_of(StreamNext *next, Stream *self, PyObject **result) {
     next->wait = 0;
     if (self->waiting_on != NULL) {
         PyErr_SetString(PyExc_RuntimeError, "another task waits on this stream");
@@ -62,8 +55,20 @@ static PySendResult next_send(StreamNext *next, PyObject *Py_UNUSED(value), PyOb
         PyErr_SetNone(PyExc_StopAsyncIteration);
         return PYGEN_ERROR;
     }
-    *result = park(next);
+    *result = park(next, self);
     return *result == NULL ? PYGEN_ERROR : PYGEN_NEXT;
+}
+
+static PySendResult next_send(StreamNext *next, PyObject *Py_UNUSED(value), PyObject **result) {
+    *result = NULL;
+    if (next->stream == NULL) {
+        PyErr_SetString(PyExc_RuntimeError, "cannot await this again");
+        return PYGEN_ERROR;
+    }
+    Stream *self = (Stream *)Py_NewRef(next->stream); /* a reader of extras may close `next` */
+    const PySendResult state = send_of(next, self, result);
+    Py_DECREF(self);
+    return state;
 }
 
 static PyObject *next_step(StreamNext *next, PyObject *value) {

@@ -17,6 +17,9 @@ static PyObject *take_callback(StreamWaiter *self, PyObject **context) {
 }
 
 static int call_soon(StreamWaiter *self, PyObject *callback, PyObject *context) {
+    if (self->loop == NULL) {
+        return tp_gone("StreamWaiter");
+    }
     PyObject *method = PyObject_GetAttrString(self->loop, "call_soon");
     PyObject *args = PyTuple_Pack(2, callback, (PyObject *)self);
     PyObject *kwargs = context == NULL ? NULL : Py_BuildValue("{sO}", "context", context);
@@ -94,6 +97,10 @@ static int waiter_set_blocking(StreamWaiter *self, PyObject *value, void *Py_UNU
 }
 
 static PyObject *waiter_get_loop(StreamWaiter *self, PyObject *Py_UNUSED(ignored)) {
+    if (self->loop == NULL) {
+        (void)tp_gone("StreamWaiter");
+        return NULL;
+    }
     return Py_NewRef(self->loop);
 }
 

@@ -13,12 +13,13 @@
 static PyObject *table_new(PyTypeObject *type, PyObject *args, PyObject *kwargs) {
     static char *names[] = {"processor",  "ranks",       "slots", "vocab_size", "eos_token_ids",
                             "park_bytes", "merge_bytes", "vocab", NULL};
-    unsigned int processor, slots;
+    uint32_t processor, slots;
     long long vocab_size;
-    unsigned long long park_bytes, merge_bytes;
+    uint64_t park_bytes, merge_bytes;
     PyObject *ranks, *eos, *vocab = Py_None;
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "IOILOKK|O:Table", names, &processor, &ranks, &slots,
-                                     &vocab_size, &eos, &park_bytes, &merge_bytes, &vocab)) {
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O&OO&LOO&O&|O:Table", names, tp_u32_arg, &processor,
+                                     &ranks, tp_u32_arg, &slots, &vocab_size, &eos, tp_u64_arg, &park_bytes,
+                                     tp_u64_arg, &merge_bytes, &vocab)) {
         return NULL;
     }
     if (slots < 1 || slots > 1u << TP_SLOT_BITS || vocab_size < 1 || vocab_size > (long long)INT32_MAX + 1) {
@@ -64,16 +65,15 @@ static void table_dealloc(PyObject *self) {
 
 static PyObject *table_flush(PyObject *self, PyObject *args) {
     Table *table = (Table *)self;
-    unsigned int client;
-    unsigned long long max_bytes;
+    uint32_t client;
+    uint64_t max_bytes;
     int urgent_only;
     tp_lane_header lane;
-    unsigned long long head[4];
-    if (!PyArg_ParseTuple(args, "I(KKKK)Kp:flush", &client, &head[0], &head[1], &head[2], &head[3],
-                          &max_bytes, &urgent_only)) {
+    if (!PyArg_ParseTuple(args, "O&(O&O&O&O&)O&p:flush", tp_u32_arg, &client, tp_u64_arg, &lane.instance,
+                          tp_u64_arg, &lane.sender, tp_u64_arg, &lane.receiver, tp_u64_arg, &lane.seq,
+                          tp_u64_arg, &max_bytes, &urgent_only)) {
         return NULL;
     }
-    lane = (tp_lane_header){head[0], head[1], head[2], head[3]};
     tp_output_rows rows;
     tp_result result = tp_table_flush(&table->table, client, max_bytes, urgent_only, &rows);
     if (result != TP_OK) {
@@ -84,13 +84,17 @@ static PyObject *table_flush(PyObject *self, PyObject *args) {
     }
     rows.lane = lane;
     PyObject *frame = PyBytes_FromStringAndSize(NULL, (Py_ssize_t)tp_output_size(&rows));
-    PyObject *events = frame == NULL ? NULL : tp_py_events(&table->table);
-    if (events == NULL) {
-        Py_XDECREF(frame);
-        return NULL;
+    if (frame != NULL) {
+        tp_output_write(&rows, (uint8_t *)PyBytes_AS_STRING(frame));
     }
-    tp_output_write(&rows, (uint8_t *)PyBytes_AS_STRING(frame));
-    return Py_BuildValue("NN", frame, events);
+    PyObject *events = frame == NULL ? NULL : tp_py_events(&table->table);
+    PyObject *both = events == NULL ? NULL : PyTuple_Pack(2, frame, events);
+    Py_XDECREF(frame);
+    Py_XDECREF(events);
+    if (both == NULL) {
+        tp_table_keep_flush(&table->table, client, &rows);
+    }
+    return both;
 }
 
 static tp_client *client_arg(PyObject *self, PyObject *arg) {
@@ -104,7 +108,7 @@ static PyObject *table_dirty_clients(PyObject *self, PyObject *none) {
     const tp_table *t = tp_py_table(self);
     PyObject *list = PyList_New(0);
     for (uint32_t i = 0; list != NULL && i < t->client_count; i++) {
-        PyObject *index = t->clients[i].dirty_count > 0 ? PyLong_FromUnsignedLong(i) : NULL;
+        PyObject *index = tp_client_is_dirty(&t->clients[i]) ? PyLong_FromUnsignedLong(i) : NULL;
         if ((index == NULL && PyErr_Occurred()) || (index != NULL && PyList_Append(list, index) < 0)) {
             Py_CLEAR(list);
         }
@@ -120,7 +124,7 @@ static PyObject *table_unsent_bytes(PyObject *self, PyObject *arg) {
 
 static PyObject *table_urgent(PyObject *self, PyObject *arg) {
     const tp_client *c = client_arg(self, arg);
-    return PyErr_Occurred() ? NULL : PyBool_FromLong(c != NULL && c->urgent > 0);
+    return PyErr_Occurred() ? NULL : PyBool_FromLong(c != NULL && (c->urgent > 0 || c->kept.rows > 0));
 }
 
 static tp_rank *rank_arg(PyObject *self, PyObject *arg) {
@@ -169,39 +173,90 @@ static PyObject *table_counters(PyObject *self, PyObject *none) {
                          "park_lost_handle", c->park_lost_handle, "clock_ahead", c->clock_ahead);
 }
 
+/* Calls a method, unless a method of the table runs: a decoder, a finalizer or another thread may call one in
+ * the middle of another one, whose pointers into the table would then be wrong. */
+static PyObject *guard(PyObject *self, PyObject *arg, PyCFunction method) {
+    Table *table = (Table *)self;
+    if (table->busy) {
+        PyErr_SetString(PyExc_RuntimeError, "a method of this table runs: its decoder must not call another");
+        return NULL;
+    }
+    table->busy = 1;
+    PyObject *result = method(self, arg);
+    table->busy = 0;
+    return tp_py_vocab_check(table->vocab, result);
+}
+
+#define GUARDED(method) \
+    static PyObject *guarded_##method(PyObject *self, PyObject *arg) { return guard(self, arg, method); }
+GUARDED(tp_table_py_feed)
+GUARDED(tp_table_py_feed_run)
+GUARDED(table_flush)
+GUARDED(table_dirty_clients)
+GUARDED(table_unsent_bytes)
+GUARDED(table_urgent)
+GUARDED(table_bindings)
+GUARDED(table_restart_steps)
+GUARDED(table_counters)
+GUARDED(tp_table_py_bind)
+GUARDED(tp_table_py_state)
+GUARDED(tp_table_py_set_state)
+GUARDED(tp_table_py_finish)
+GUARDED(tp_table_py_set_error)
+GUARDED(tp_table_py_error_extras)
+GUARDED(tp_table_py_hold)
+GUARDED(tp_table_py_total)
+GUARDED(tp_table_py_output)
+GUARDED(tp_table_py_stop_string)
+GUARDED(tp_table_py_text_tail)
+GUARDED(tp_table_py_extras_offset)
+GUARDED(tp_table_py_release)
+GUARDED(tp_table_py_drop)
+GUARDED(tp_table_py_floor)
+GUARDED(tp_table_py_busy)
+GUARDED(tp_table_py_raise_floor)
+GUARDED(tp_table_py_lose_park)
+GUARDED(tp_table_py_open_client)
+GUARDED(tp_table_py_close_client)
+GUARDED(tp_table_py_shed)
+
 static PyMethodDef methods[] = {
-    {"feed", tp_table_py_feed, METH_VARARGS, "Apply a StepFrame of the rank (dp, tp); return its events."},
-    {"feed_run", tp_table_py_feed_run, METH_VARARGS,
+    {"feed", guarded_tp_table_py_feed, METH_VARARGS,
+     "Apply a StepFrame of the rank (dp, tp); return its events."},
+    {"feed_run", guarded_tp_table_py_feed_run, METH_VARARGS,
      "Apply frames of a rank's leader from an index on; return the next index, and events."},
-    {"flush", table_flush, METH_VARARGS, "Return an OutputFrame of unsent output, and events."},
-    {"dirty_clients", table_dirty_clients, METH_NOARGS, "Return the clients with unsent rows."},
-    {"unsent_bytes", table_unsent_bytes, METH_O, "Return about how many bytes a client has unsent."},
-    {"urgent", table_urgent, METH_O, "Return whether an outcome waits for unsent rows."},
-    {"bindings", table_bindings, METH_O, "Return (handle, state) of each binding of a rank."},
-    {"restart_steps", table_restart_steps, METH_O, "Forget the last step of a rank."},
-    {"counters", table_counters, METH_NOARGS, "Return all counters."},
-    {"bind", tp_table_py_bind, METH_VARARGS, "Bind a handle; return the events of parked rows."},
-    {"state", tp_table_py_state, METH_O, "Return (state, drained) of a handle."},
-    {"set_state", tp_table_py_set_state, METH_VARARGS, "Set the state of a bound handle."},
-    {"finish", tp_table_py_finish, METH_VARARGS, "End a running binding's request."},
-    {"set_error", tp_table_py_set_error, METH_VARARGS, "Set code, text and field of a failed request."},
-    {"error_extras", tp_table_py_error_extras, METH_O, "Return the extras of the row that failed it."},
-    {"hold", tp_table_py_hold, METH_O, "Ask for an event when all is sent; False: all is sent."},
-    {"total", tp_table_py_total, METH_O, "Return how many output tokens the request has."},
-    {"output", tp_table_py_output, METH_O, "Return the output tokens of a request that runs."},
-    {"stop_string", tp_table_py_stop_string, METH_O, "Return which stop string ended it, or -1."},
-    {"text_tail", tp_table_py_text_tail, METH_O, "Return the offset of the held text, and this text."},
-    {"extras_offset", tp_table_py_extras_offset, METH_O, "Return how many bytes of extras it sends."},
-    {"release", tp_table_py_release, METH_O,
+    {"flush", guarded_table_flush, METH_VARARGS, "Return an OutputFrame of unsent output, and events."},
+    {"dirty_clients", guarded_table_dirty_clients, METH_NOARGS, "Return the clients with unsent rows."},
+    {"unsent_bytes", guarded_table_unsent_bytes, METH_O, "Return about how many bytes a client has unsent."},
+    {"urgent", guarded_table_urgent, METH_O, "Return whether an outcome waits for unsent rows."},
+    {"bindings", guarded_table_bindings, METH_O, "Return (handle, state) of each binding of a rank."},
+    {"restart_steps", guarded_table_restart_steps, METH_O, "Forget the last step of a rank."},
+    {"counters", guarded_table_counters, METH_NOARGS, "Return all counters."},
+    {"bind", guarded_tp_table_py_bind, METH_VARARGS, "Bind a handle; return the events of parked rows."},
+    {"state", guarded_tp_table_py_state, METH_O, "Return (state, drained) of a handle."},
+    {"set_state", guarded_tp_table_py_set_state, METH_VARARGS, "Set the state of a bound handle."},
+    {"finish", guarded_tp_table_py_finish, METH_VARARGS, "End a running binding's request."},
+    {"set_error", guarded_tp_table_py_set_error, METH_VARARGS,
+     "Set code, text and field of a failed request."},
+    {"error_extras", guarded_tp_table_py_error_extras, METH_O,
+     "Return the extras of the row that failed it."},
+    {"hold", guarded_tp_table_py_hold, METH_O, "Ask for an event when all is sent; False: all is sent."},
+    {"total", guarded_tp_table_py_total, METH_O, "Return how many output tokens the request has."},
+    {"output", guarded_tp_table_py_output, METH_O, "Return the output tokens of a request that runs."},
+    {"stop_string", guarded_tp_table_py_stop_string, METH_O, "Return which stop string ended it, or -1."},
+    {"text_tail", guarded_tp_table_py_text_tail, METH_O,
+     "Return the offset of the held text, and this text."},
+    {"extras_offset", guarded_tp_table_py_extras_offset, METH_O, "Return how many bytes of extras it sends."},
+    {"release", guarded_tp_table_py_release, METH_O,
      "Let output that waited for this time be sent; return the next time."},
-    {"drop", tp_table_py_drop, METH_O, "Drop a binding; its unsent output is still flushed."},
-    {"floor", tp_table_py_floor, METH_O, "Return the highest generation bound in a slot."},
-    {"busy", tp_table_py_busy, METH_O, "Return whether a handle's slot has a running binding."},
-    {"raise_floor", tp_table_py_raise_floor, METH_O, "Declare generations up to this one dead."},
-    {"lose_park", tp_table_py_lose_park, METH_O, "Drop the parked rows of a handle."},
-    {"open_client", tp_table_py_open_client, METH_O, "Collect output for a client."},
-    {"close_client", tp_table_py_close_client, METH_O, "Drop a client's output; return events."},
-    {"shed", tp_table_py_shed, METH_VARARGS, "End a client's requests with an error."},
+    {"drop", guarded_tp_table_py_drop, METH_O, "Drop a binding; its unsent output is still flushed."},
+    {"floor", guarded_tp_table_py_floor, METH_O, "Return the highest generation bound in a slot."},
+    {"busy", guarded_tp_table_py_busy, METH_O, "Return whether a handle's slot has a running binding."},
+    {"raise_floor", guarded_tp_table_py_raise_floor, METH_O, "Declare generations up to this one dead."},
+    {"lose_park", guarded_tp_table_py_lose_park, METH_O, "Drop the parked rows of a handle."},
+    {"open_client", guarded_tp_table_py_open_client, METH_O, "Collect output for a client."},
+    {"close_client", guarded_tp_table_py_close_client, METH_O, "Drop a client's output; return events."},
+    {"shed", guarded_tp_table_py_shed, METH_VARARGS, "End a client's requests with an error."},
     {NULL, NULL, 0, NULL},
 };
 

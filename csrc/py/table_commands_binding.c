@@ -83,13 +83,14 @@ static PyObject *bind_now(tp_table *t, const tp_bind *bind) {
 
 PyObject *tp_table_py_bind(PyObject *self, PyObject *args) {
     long long handle;
-    unsigned long long key, extras_offset = 0;
-    unsigned int client, max_tokens, min_tokens, pace = 1, pace_ms = 0, cached = 0;
+    uint64_t key, extras_offset = 0;
+    uint32_t client, max_tokens, min_tokens, pace = 1, pace_ms = 0, cached = 0;
     int ignore_eos, prefill;
     PyObject *stops, *outputs, *text = Py_None;
-    if (!PyArg_ParseTuple(args, "LKIIIpOOp|OIIIK:bind", &handle, &key, &client, &max_tokens, &min_tokens,
-                          &ignore_eos, &stops, &outputs, &prefill, &text, &pace, &pace_ms, &cached,
-                          &extras_offset)) {
+    if (!PyArg_ParseTuple(args, "LO&O&O&O&pOOp|OO&O&O&O&:bind", &handle, tp_u64_arg, &key, tp_u32_arg,
+                          &client, tp_u32_arg, &max_tokens, tp_u32_arg, &min_tokens, &ignore_eos, &stops,
+                          &outputs, &prefill, &text, tp_u32_arg, &pace, tp_u32_arg, &pace_ms, tp_u32_arg,
+                          &cached, tp_u64_arg, &extras_offset)) {
         return NULL;
     }
     tp_table *t = tp_py_table(self);
@@ -122,8 +123,8 @@ PyObject *tp_table_py_state(PyObject *self, PyObject *arg) {
 
 PyObject *tp_table_py_set_state(PyObject *self, PyObject *args) {
     long long handle;
-    unsigned int state;
-    if (!PyArg_ParseTuple(args, "LI:set_state", &handle, &state)) {
+    uint32_t state;
+    if (!PyArg_ParseTuple(args, "LO&:set_state", &handle, tp_u32_arg, &state)) {
         return NULL;
     }
     tp_binding *b = find(self, handle);
@@ -139,19 +140,17 @@ PyObject *tp_table_py_set_state(PyObject *self, PyObject *args) {
 
 /* Returns 1 if the code names an error, else 0 with ValueError. */
 static int is_error_code(unsigned int code) {
-    if (code == TP_ERROR_NONE || code >= TP_ERROR_END) {
-        PyErr_Format(PyExc_ValueError, "%u is not an error code", code);
-        return 0;
-    }
-    return 1;
+    const int good = code != TP_ERROR_NONE && code < TP_ERROR_END;
+    return good || PyErr_Format(PyExc_ValueError, "%u is not an error code", code) != NULL;
 }
 
 PyObject *tp_table_py_set_error(PyObject *self, PyObject *args) {
     long long handle;
-    unsigned int code;
+    uint32_t code;
     const char *text, *field = "";
     Py_ssize_t size, field_size = 0;
-    if (!PyArg_ParseTuple(args, "LIs#|s#:set_error", &handle, &code, &text, &size, &field, &field_size)) {
+    if (!PyArg_ParseTuple(args, "LO&s#|s#:set_error", &handle, tp_u32_arg, &code, &text, &size, &field,
+                          &field_size)) {
         return NULL;
     }
     tp_binding *b = is_error_code(code) ? find(self, handle) : NULL;
@@ -177,8 +176,8 @@ PyObject *tp_table_py_error_extras(PyObject *self, PyObject *arg) {
 
 PyObject *tp_table_py_finish(PyObject *self, PyObject *args) {
     long long handle;
-    unsigned int finish, state;
-    if (!PyArg_ParseTuple(args, "LII:finish", &handle, &finish, &state)) {
+    uint32_t finish, state;
+    if (!PyArg_ParseTuple(args, "LO&O&:finish", &handle, tp_u32_arg, &finish, tp_u32_arg, &state)) {
         return NULL;
     }
     tp_binding *b = find(self, handle);
@@ -333,10 +332,11 @@ PyObject *tp_table_py_close_client(PyObject *self, PyObject *arg) {
 }
 
 PyObject *tp_table_py_shed(PyObject *self, PyObject *args) {
-    unsigned int client, code;
+    uint32_t client, code;
     const char *text;
     Py_ssize_t size;
-    if (!PyArg_ParseTuple(args, "IIs#:shed", &client, &code, &text, &size) || !is_error_code(code)) {
+    if (!PyArg_ParseTuple(args, "O&O&s#:shed", tp_u32_arg, &client, tp_u32_arg, &code, &text, &size) ||
+        !is_error_code(code)) {
         return NULL;
     }
     tp_table *t = tp_py_table(self);

@@ -13,15 +13,20 @@ static void set_clock(tp_table *t, double now) {
 
 PyObject *tp_table_py_feed(PyObject *self, PyObject *args) {
     Table *table = (Table *)self;
-    unsigned int dp, tp;
-    Py_buffer frame;
+    uint32_t dp, tp;
+    PyObject *object;
     double now = -1;
-    if (!PyArg_ParseTuple(args, "IIy*|d:feed", &dp, &tp, &frame, &now)) {
+    if (!PyArg_ParseTuple(args, "O&O&O|d:feed", tp_u32_arg, &dp, tp_u32_arg, &tp, &object, &now)) {
+        return NULL;
+    }
+    PyObject *frame = tp_frame(object);
+    if (frame == NULL) {
         return NULL;
     }
     set_clock(&table->table, now);
-    tp_result result = tp_table_feed(&table->table, dp, tp, frame.buf, (size_t)frame.len);
-    PyBuffer_Release(&frame);
+    tp_result result =
+        tp_table_feed(&table->table, dp, tp, tp_bytes_of(frame), (size_t)PyBytes_GET_SIZE(frame));
+    Py_DECREF(frame);
     return result == TP_OK ? tp_py_events(&table->table) : tp_raise(table->state, result, "StepFrame");
 }
 
@@ -34,23 +39,26 @@ static uint32_t feed_some(tp_table *t, unsigned int dp, PyObject *list, Py_ssize
         if (!PyBytes_CheckExact(frame)) {
             break;
         }
-        frames[n] = (tp_bytes){(const uint8_t *)PyBytes_AS_STRING(frame), (size_t)PyBytes_GET_SIZE(frame)};
+        frames[n] = (tp_bytes){tp_bytes_of(frame), (size_t)PyBytes_GET_SIZE(frame)};
     }
     const uint32_t fed = n == 0 ? 0 : tp_table_feed_run(t, dp, frames, n);
     if (fed > 0 || n == 0) {
         return fed;
     }
-    return tp_table_feed(t, dp, 0, frames[0].data, frames[0].size) == TP_OK;
+    PyObject *first = Py_NewRef(PyList_GET_ITEM(list, at - n)); /* a decoder may change the list */
+    const tp_result result = tp_table_feed(t, dp, 0, frames[0].data, frames[0].size);
+    Py_DECREF(first);
+    return result == TP_OK;
 }
 
 /* Stops after a frame that gave events, and before an entry that it cannot feed. */
 PyObject *tp_table_py_feed_run(PyObject *self, PyObject *args) {
     tp_table *t = tp_py_table(self);
-    unsigned int dp;
+    uint32_t dp;
     PyObject *frames;
     Py_ssize_t at;
     double now = -1;
-    if (!PyArg_ParseTuple(args, "IO!n|d:feed_run", &dp, &PyList_Type, &frames, &at, &now)) {
+    if (!PyArg_ParseTuple(args, "O&O!n|d:feed_run", tp_u32_arg, &dp, &PyList_Type, &frames, &at, &now)) {
         return NULL;
     }
     set_clock(t, now);

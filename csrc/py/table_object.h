@@ -10,6 +10,7 @@ typedef struct Table {
     tp_table table;
     tp_state *state;
     PyObject *vocab; /* the Vocab that the table reads, or None */
+    uint8_t busy;    /* a method runs */
 } Table;
 
 static inline tp_table *tp_py_table(PyObject *self) { return &((Table *)self)->table; }

@@ -9,6 +9,7 @@ typedef struct Text {
     PyObject_HEAD
     tp_text *text;
     PyObject *vocab;
+    uint8_t busy; /* a method runs */
 } Text;
 
 static PyObject *raise_text(tp_result result) {
@@ -40,7 +41,7 @@ static PyObject *text_new(PyTypeObject *type, PyObject *args, PyObject *kwargs) 
         }
     }
     tp_py_text_options_free(&options);
-    return (PyObject *)self;
+    return tp_py_vocab_check(vocab, (PyObject *)self);
 }
 
 static void text_dealloc(PyObject *self) {
@@ -64,8 +65,8 @@ static PyObject *take_text(tp_text *text) {
 static PyObject *text_feed(PyObject *self, PyObject *args) {
     tp_text *text = ((Text *)self)->text;
     PyObject *ids;
-    unsigned int quiet = 0;
-    if (!PyArg_ParseTuple(args, "O|I:feed", &ids, &quiet)) {
+    uint32_t quiet = 0;
+    if (!PyArg_ParseTuple(args, "O|O&:feed", &ids, tp_u32_arg, &quiet)) {
         return NULL;
     }
     int32_t *tokens = NULL, stop = -1;
@@ -95,10 +96,27 @@ static PyObject *text_end(PyObject *self, PyObject *none) {
     return take_text(text);
 }
 
+/* Calls a method, unless one runs: a decoder may call this text again. */
+static PyObject *guard(PyObject *object, PyObject *arg, PyCFunction method) {
+    Text *self = (Text *)object;
+    if (self->busy) {
+        PyErr_SetString(PyExc_RuntimeError, "a method of this text runs: its decoder must not call another");
+        return NULL;
+    }
+    self->busy = 1;
+    PyObject *result = method(object, arg);
+    self->busy = 0;
+    return tp_py_vocab_check(self->vocab, result);
+}
+
+static PyObject *guarded_feed(PyObject *self, PyObject *args) { return guard(self, args, text_feed); }
+
+static PyObject *guarded_end(PyObject *self, PyObject *none) { return guard(self, none, text_end); }
+
 static PyMethodDef methods[] = {
-    {"feed", text_feed, METH_VARARGS,
+    {"feed", guarded_feed, METH_VARARGS,
      "Read tokens; return the text, how many tokens were read, and the stop or -1."},
-    {"end", text_end, METH_NOARGS, "End the text, because no token follows; return the held text."},
+    {"end", guarded_end, METH_NOARGS, "End the text, because no token follows; return the held text."},
     {NULL, NULL, 0, NULL},
 };
 

@@ -7,15 +7,19 @@ typedef struct Vocab {
     PyObject_HEAD
     tp_vocab vocab;
     tp_foreign foreign;
-    PyObject *factory; /* makes the streams of a foreign decoder, or NULL */
-    PyObject *last;    /* the result of the last call of a stream; it holds the text */
+    PyObject *factory;   /* makes the streams of a foreign decoder, or NULL */
+    PyObject *last;      /* the result of the last call of a stream; it holds the text */
+    PyObject *raised[3]; /* what a decoder raised that is no Exception: type, value, traceback */
 } Vocab;
 
 /* ---- a decoder in Python: factory(skip, spaces) makes streams with step(token), end() and copy() ---- */
 
 static void *checked(PyObject *made, void *context) {
-    if (made == NULL) { /* its request fails; the other rows of the frame are still applied */
-        PyErr_WriteUnraisable(((Vocab *)context)->factory);
+    Vocab *self = context;
+    if (made == NULL && self->raised[0] == NULL && !PyErr_ExceptionMatches(PyExc_Exception)) {
+        PyErr_Fetch(&self->raised[0], &self->raised[1], &self->raised[2]);
+    } else if (made == NULL) { /* its request fails; the other rows of the frame are still applied */
+        PyErr_WriteUnraisable(self->factory);
     }
     return made;
 }
@@ -41,6 +45,10 @@ static int foreign_step(void *context, void *stream, int32_t token, const char *
     PyObject *made = token < 0 ? PyObject_CallMethod(stream, "end", NULL)
                                : PyObject_CallMethod(stream, "step", "i", token);
     Py_ssize_t length = 0;
+    if (made != NULL && !PyUnicode_CheckExact(made)) { /* to free a subclass may run Python code */
+        PyErr_Format(PyExc_TypeError, "a decoder must return str, not %s", Py_TYPE(made)->tp_name);
+        Py_CLEAR(made);
+    }
     *text = made == NULL ? NULL : PyUnicode_AsUTF8AndSize(made, &length);
     Py_XSETREF(self->last, made);
     if (*text == NULL) {
@@ -56,6 +64,9 @@ static void vocab_dealloc(PyObject *self) {
     tp_vocab_clear(&((Vocab *)self)->vocab);
     Py_XDECREF(((Vocab *)self)->factory);
     Py_XDECREF(((Vocab *)self)->last);
+    for (int i = 0; i < 3; i++) {
+        Py_XDECREF(((Vocab *)self)->raised[i]);
+    }
     type->tp_free(self);
     Py_DECREF(type);
 }
@@ -66,6 +77,17 @@ const tp_vocab *tp_py_vocab(PyObject *object) {
         return NULL;
     }
     return &((Vocab *)object)->vocab;
+}
+
+PyObject *tp_py_vocab_check(PyObject *vocab, PyObject *result) {
+    Vocab *self = (Vocab *)vocab;
+    if (vocab == Py_None || self->raised[0] == NULL) {
+        return result;
+    }
+    Py_XDECREF(result);
+    PyErr_Restore(self->raised[0], self->raised[1], self->raised[2]); /* in place of another exception */
+    memset(self->raised, 0, sizeof self->raised);
+    return NULL;
 }
 
 /* Reads a form: (bytes of all words, their sizes as u16). */

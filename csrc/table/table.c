@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "table/table_client.h"
 #include "table/table_pool.h"
 
 static tp_result make_ranks(tp_table *t, const tp_table_config *config) {
@@ -50,7 +51,7 @@ void tp_table_clear(tp_table *t) {
         tp_basis_free(&t->ranks[i].basis);
     }
     for (uint32_t i = 0; i < t->client_count; i++) {
-        free(t->clients[i].dirty);
+        tp_client_free(&t->clients[i]);
     }
     tp_space_free(&t->space);
     free(t->ranks);

@@ -6,9 +6,29 @@
 
 #include "buffer.h"
 
+/* Whether no slot has two rows. */
+static int is_sole(const tp_basis *basis) {
+    uint8_t marks[(1u << TP_SLOT_BITS) / 8] = {0};
+    for (uint32_t i = 0; i < basis->rows; i++) {
+        const uint32_t slot = TP_HANDLE_SLOT(basis->handles[i]);
+        const uint8_t bit = (uint8_t)(1u << (slot & 7));
+        if (marks[slot >> 3] & bit) {
+            return 0;
+        }
+        marks[slot >> 3] |= bit;
+    }
+    return 1;
+}
+
 tp_result tp_basis_take(tp_basis *basis, tp_step_view *v) {
     if (v->continues) {
         if (!tp_basis_leads_to(basis, 0, v)) {
+            return TP_E_BASIS;
+        }
+        if (basis->sole < 0) {
+            basis->sole = is_sole(basis);
+        }
+        if (!basis->sole) {
             return TP_E_BASIS;
         }
         v->handles = (const uint8_t *)basis->handles;
@@ -27,6 +47,7 @@ void tp_basis_keep(tp_basis *basis, const tp_step_view *v) {
         memcpy(basis->handles, v->handles, (size_t)v->rows * sizeof *basis->handles);
         memset(basis->bindings, 0, (size_t)v->rows * sizeof(struct tp_binding *));
         basis->mixed = 0;
+        basis->sole = -1;
         if (v->position == NULL) {
             memset(position, 0, (size_t)v->rows * sizeof *position);
         } else {

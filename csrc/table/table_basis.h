@@ -18,9 +18,11 @@ typedef struct tp_basis {
     uint32_t rows, capacity; /* rows 0: there is no basis */
     /* Frames could not be applied together, because a row is not plain. A frame with handles clears it. */
     int mixed;
+    int sole; /* 1: no slot has two rows; 0: one has; -1: unknown */
 } tp_basis;
 
-/* Gives a frame without handles the rows of the basis. TP_E_BASIS: the frame does not follow the basis. */
+/* Gives a frame without handles the rows of the basis. TP_E_BASIS: the frame does not follow the basis, or
+ * two rows of the basis are of one slot: it does not tell how many tokens the first one has. */
 tp_result tp_basis_take(tp_basis *basis, tp_step_view *v);
 /* Sets the basis to a frame that was applied. */
 void tp_basis_keep(tp_basis *basis, const tp_step_view *v);

@@ -1,6 +1,7 @@
 /* Keeps the clients' accounts. */
 #include "table/table_client.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 #include "buffer.h"
@@ -17,6 +18,13 @@ tp_result tp_client_open(tp_table *t, uint32_t client) {
     }
     t->clients[client].open = 1;
     return TP_OK;
+}
+
+void tp_client_free(tp_client *c) {
+    free(c->dirty);
+    free(c->kept_events);
+    tp_space_free(&c->kept_space);
+    memset(c, 0, sizeof *c);
 }
 
 tp_result tp_client_reserve(tp_table *t, tp_client *c) {

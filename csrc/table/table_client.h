@@ -32,6 +32,12 @@ static inline uint64_t tp_client_bytes(const tp_client *c) {
            c->error_bytes + c->text_bytes + c->extras_bytes;
 }
 
+/* Whether a flush has something to send. */
+static inline int tp_client_is_dirty(const tp_client *c) { return c->dirty_count > 0 || c->kept.rows > 0; }
+
+/* Frees the memory of a client. */
+void tp_client_free(tp_client *c);
+
 /* Puts a binding on its client's list. The bind made room for it. */
 static inline void tp_client_mark(tp_client *c, tp_binding *b) {
     if (!(b->flags & TP_B_DIRTY)) {

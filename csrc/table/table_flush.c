@@ -2,6 +2,8 @@
  * logprobs, it gives one row for each series of tokens with equal top-k. */
 #include "table/table_flush.h"
 
+#include <stdlib.h>
+
 #include "table/table_client.h"
 #include "table/table_events.h"
 #include "table/table_pack.h"
@@ -250,11 +252,41 @@ static tp_output_rows columns_of(const tp_table *t, uint32_t client, const tp_pa
     };
 }
 
+void tp_table_keep_flush(tp_table *t, uint32_t client, const tp_output_rows *rows) {
+    tp_client *c = &t->clients[client];
+    c->kept = *rows;
+    c->kept_space = t->space;
+    c->kept_events = t->events;
+    c->kept_event_count = t->event_count;
+    c->kept_event_capacity = t->event_capacity;
+    t->space = (tp_space){.keys = NULL};
+    t->events = NULL;
+    t->event_count = t->event_capacity = 0;
+}
+
+/* Takes back what was kept. */
+static void take_kept(tp_table *t, tp_client *c, tp_output_rows *rows) {
+    tp_space_free(&t->space);
+    free(t->events);
+    *rows = c->kept;
+    t->space = c->kept_space;
+    t->events = c->kept_events;
+    t->event_count = c->kept_event_count;
+    t->event_capacity = c->kept_event_capacity;
+    c->kept.rows = 0;
+    c->kept_space = (tp_space){.keys = NULL};
+    c->kept_events = NULL;
+}
+
 tp_result tp_table_flush(tp_table *t, uint32_t client, uint64_t max_bytes, int urgent_only,
                          tp_output_rows *rows) {
     t->event_count = 0;
     *rows = (tp_output_rows){.rows = 0};
-    if (client >= t->client_count || t->clients[client].dirty_count == 0) {
+    if (client >= t->client_count || !tp_client_is_dirty(&t->clients[client])) {
+        return TP_OK;
+    }
+    if (t->clients[client].kept.rows > 0) {
+        take_kept(t, &t->clients[client], rows);
         return TP_OK;
     }
     /* the limit in bytes keeps the number of rows far below the limit of a frame */

@@ -12,4 +12,8 @@
 tp_result tp_table_flush(tp_table *t, uint32_t client, uint64_t max_bytes, int urgent_only,
                          tp_output_rows *rows);
 
+/* The caller had no memory for the frame of the last flush. The next flush of the client returns the same
+ * rows and events again. */
+void tp_table_keep_flush(tp_table *t, uint32_t client, const tp_output_rows *rows);
+
 #endif

@@ -53,8 +53,10 @@ tp_result tp_client_close(tp_table *t, uint32_t client) {
         return TP_OK;
     }
     tp_client *c = &t->clients[client];
-    if (tp_table_reserve_events(t, c->urgent) != TP_OK) {
-        return TP_E_MEMORY;
+    const uint32_t kept = c->kept.rows > 0 ? c->kept_event_count : 0;
+    TP_TRY(tp_table_reserve_events(t, c->urgent + (uint64_t)kept));
+    for (uint32_t i = 0; i < kept; i++) {
+        t->events[t->event_count++] = c->kept_events[i];
     }
     each(t, client, mute, NULL);
     for (uint32_t i = 0; i < c->dirty_count; i++) {
@@ -70,8 +72,7 @@ tp_result tp_client_close(tp_table *t, uint32_t client) {
             }
         }
     }
-    free(c->dirty);
-    memset(c, 0, sizeof *c);
+    tp_client_free(c);
     return TP_OK;
 }
 

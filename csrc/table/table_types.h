@@ -9,6 +9,7 @@
 #include "table/table_space.h"
 #include "text/stops.h"
 #include "wire/layout.h"
+#include "wire/output.h"
 
 #define TP_NO_CLIENT        UINT16_MAX
 #define TP_MAX_ERROR        1024 /* most bytes of text and field of a final row's error */
@@ -145,6 +146,12 @@ typedef struct tp_client {
     uint64_t tokens, lp_entries, lp_tokens, error_bytes, text_bytes, extras_bytes;
     uint64_t mono_ns;
     uint32_t crowded; /* TP_EV_CROWDED was given, and the account is too large since then */
+    /* A flush that the caller could not use: its rows, their memory, and its events. rows 0: there is none.
+     */
+    tp_output_rows kept;
+    tp_space kept_space;
+    tp_event *kept_events;
+    uint32_t kept_event_count, kept_event_capacity;
 } tp_client;
 
 typedef struct tp_slot {
