@@ -41,6 +41,8 @@ Seconds = Annotated[
 ]
 TokenId = Annotated[int, Field(ge=0, lt=1 << 31)]
 TokenIds = Annotated[tuple[TokenId, ...], BeforeValidator(_tuple)]
+Origin = Annotated[str, Field(min_length=1, max_length=1024)]
+Origins = Annotated[tuple[Origin, ...], BeforeValidator(_tuple)]
 Directory = Accepts[Annotated[Path, BeforeValidator(_path)] | None, str]
 FilePath = Accepts[Annotated[Path, BeforeValidator(_path)] | None, str]
 # Any plain file name. `instance` checks the length of the socket paths that it leads to.
@@ -118,6 +120,7 @@ class Api(FrozenConfig, frozen=True):
     # None: as many as the limit of open files allows
     backlog: Annotated[int, Field(ge=1, le=65_535)] = 2048
     access_log: bool = False
+    allowed_origins: Accepts[Origins, list[str]] = default(())  # of web pages; "*" is any
 
 
 class Log(FrozenConfig, frozen=True):

@@ -6,7 +6,6 @@ client or API server can use this endpoint.
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 import sys
@@ -18,6 +17,7 @@ from types import TracebackType
 
 from tokenpipe import Pipeline, RankUp, StartupError, Topology
 from tokenpipe.supervisor import ChildSpec, Supervisor
+from tokenpipe.worker import EngineSpec
 
 from .scheduler import Scheduler
 from .tokenizer import Chat
@@ -77,10 +77,10 @@ class Engine:
         given = {"weights": str(folder), "room": self.options.room}
         if self.options.forced is not None:
             given["forced"] = str(self.options.forced)
-        arguments = json.dumps(given)
+        env |= EngineSpec("examples.smollm2.executor:make", given).environment
         for dp in range(self.options.dp):
             args = ["--endpoint", self.pipe.endpoint, "--dp", str(dp), "--lockstep"]
-            args += ["--engine", "examples.smollm2.executor:make", "--arguments", arguments]
+            args += ["--engine", "examples.smollm2.executor:make"]
             spec = ChildSpec("worker", f"{dp}.0", "tokenpipe.worker", tuple(args), env)
             self.children.start(spec)
         deadline = time.monotonic() + self.pipe.topology.timeouts.startup_s

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import time
 from pathlib import Path
 from typing import Any
@@ -73,11 +74,19 @@ def test_a_start_that_fails_closes_and_keeps_why(tmp_path: Path) -> None:
     assert isinstance(state.failure, LaneLost)
 
 
-def ask(state: ServerState, *calls: tuple[str, str, Any]) -> list[httpx.Response]:
+def ask(state: ServerState, *calls: tuple[Any, ...]) -> list[httpx.Response]:
+    """Return the answers to calls: method, path, a body as JSON or bytes, headers."""
+
     async def all_calls() -> list[httpx.Response]:
         transport = httpx.ASGITransport(app=make_app(state))
         async with httpx.AsyncClient(transport=transport, base_url="http://it") as client:
-            return [await client.request(method, path, json=body) for method, path, body in calls]
+            answers = []
+            for method, path, body, *headers in calls:
+                content = body if body is None or type(body) is bytes else json.dumps(body)
+                answers.append(
+                    await client.request(method, path, content=content, headers=dict(*headers))
+                )
+            return answers
 
     return asyncio.run(all_calls())
 
@@ -104,6 +113,64 @@ def test_routes_without_an_engine(tmp_path: Path) -> None:
         assert response.json()["error"]["type"] == "service_unavailable"
     assert wrong.status_code == 400 and wrong.json()["error"]["param"] == "n"
     assert (large.status_code, nothing.status_code) == (413, 404)
+
+
+@pytest.mark.case("F39")
+def test_a_model_by_its_name_and_heads_without_bodies(tmp_path: Path) -> None:
+    name = "org/model-7b"
+    state = state_of(tmp_path, api={"model": name})
+    found, escaped, other, head, ready = ask(
+        state,
+        ("GET", f"/v1/models/{name}", None),
+        ("GET", "/v1/models/org%2Fmodel-7b", None),
+        ("GET", "/v1/models/org", None),
+        ("HEAD", "/health", None),
+        ("HEAD", "/ready", None),
+    )
+    assert found.status_code == escaped.status_code == 200
+    assert found.json()["id"] == escaped.json()["id"] == name
+    assert other.status_code == 404 and other.json()["error"]["code"] == "model_not_found"
+    assert (head.status_code, ready.status_code) == (200, 503)
+
+
+@pytest.mark.case("F39")
+def test_web_pages_of_allowed_origins_may_call(tmp_path: Path) -> None:
+    def preflight(origin: str, **api: Any) -> httpx.Response:
+        asked = {"origin": origin, "access-control-request-method": "POST"}
+        asked["access-control-request-headers"] = "authorization, content-type"
+        (answer,) = ask(state_of(tmp_path, api=api), ("OPTIONS", "/v1/completions", None, asked))
+        return answer
+
+    allowed = preflight("https://it", allowed_origins=["https://it"])
+    assert allowed.status_code == 200
+    assert allowed.headers["access-control-allow-origin"] == "https://it"
+    assert "POST" in allowed.headers["access-control-allow-methods"]
+    assert "authorization" in allowed.headers["access-control-allow-headers"]
+    assert preflight("https://other", allowed_origins=["https://it"]).status_code == 400
+    assert preflight("https://other", allowed_origins=["*"]).status_code == 200
+    assert preflight("https://it").status_code == 405
+    state = state_of(tmp_path, api={"allowed_origins": ["https://it"]})
+    (health,) = ask(state, ("GET", "/health", None, {"origin": "https://it"}))
+    assert health.headers["access-control-allow-origin"] == "https://it"
+
+
+@pytest.mark.case("F30")
+def test_each_answer_names_its_request(tmp_path: Path) -> None:
+    given = {"x-request-id": "mine"}
+    for method, path in (("GET", "/health"), ("GET", "/none"), ("POST", "/v1/completions")):
+        (answer,) = ask(state_of(tmp_path), (method, path, {}, given))
+        assert answer.headers["x-request-id"] == "mine"
+
+
+@pytest.mark.case("F30")
+def test_a_body_needs_no_content_type_and_an_error_shows_its_text(tmp_path: Path) -> None:
+    state = state_of(tmp_path)
+    write_model_card(tmp_path, ModelCard((), None))
+    for kind in (None, "application/x-www-form-urlencoded"):
+        headers = {"content-type": kind} if kind else {}
+        raw = '{"prompt": "x", "model": "日本"}'.encode()
+        (answer,) = ask(state, ("POST", "/v1/completions", raw, headers))
+        assert answer.status_code == 404 and "there is no '日本'".encode() in answer.content
 
 
 def test_a_tokenizer_that_cannot_be_read_is_a_configuration_error(tmp_path: Path) -> None:

@@ -36,6 +36,16 @@ def test_chunk_by_the_quick_way_is_that_by_the_slow_one(kind: Any) -> None:
     assert said["finish_reason"] is None and said["logprobs"] is None
 
 
+@pytest.mark.case("F30")
+def test_characters_are_not_escaped() -> None:
+    sent = RequestOutput("r1", 0, 0, [5], FinishReason.STOP, "漢", usage=Usage(2, 4))
+    chunk = format_of(CompletionFormat).chunk(0, "漢", sent)
+    choice = ChoiceBuffer()
+    choice.add("漢", sent)
+    whole = "".join(format_of(ChatFormat).whole([choice], Usage(2, 4))).encode()
+    assert chunk.count("漢".encode()) == whole.count("漢".encode()) == 2
+
+
 def test_last_chunk_and_usage() -> None:
     made = format_of(CompletionFormat, with_usage=True)
     last = RequestOutput("r1", 0, 3, [7], FinishReason.STOP, 7, usage=Usage(2, 4))

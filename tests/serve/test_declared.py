@@ -37,6 +37,12 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
             yield running
 
 
+@pytest.mark.case("F28")
+def test_no_command_line_of_a_child_has_the_arguments(server: Running) -> None:
+    lines = [Path(f"/proc/{pid}/cmdline").read_bytes() for pid in server.pids()]
+    assert len(lines) >= 5 and not any(b"length" in line for line in lines), lines
+
+
 def refused(server: Running, stream: bool = False, **body: Any) -> openai.APIStatusError:
     """Ask, and return the error that comes instead of an answer."""
     asked: dict[str, Any] = {"prompt": [1, 2], "max_tokens": 3, "model": "tokenpipe"}

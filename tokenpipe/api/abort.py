@@ -1,7 +1,8 @@
 """Abort a request by its id, whichever worker of the API server has it.
 
 Each worker has a datagram socket in the instance's directory, which only its user can open. A
-question names an id; the answer is how many requests of that id the worker has aborted.
+question names an id; the answer is how many requests of that id the worker has aborted. The name of
+a socket is never used again, so who finds that nobody reads it may remove it.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import secrets
 import socket
 from collections.abc import Callable
 from contextlib import suppress
@@ -30,8 +32,8 @@ class AbortSocket:
 
     def open(self) -> None:
         """Bind the socket and answer questions from now on."""
-        self._path = self._directory / f"a{os.getpid()}"
-        self._path.unlink(missing_ok=True)  # of a killed process that had the same pid
+        self._remove_dead()
+        self._path = self._directory / f"a{secrets.token_hex(4)}"
         self._sock = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
         self._sock.setblocking(False)
         self._sock.bind(os.fspath(self._path))
@@ -58,10 +60,25 @@ class AbortSocket:
     async def abort_everywhere(self, request_id: str) -> int:
         """Abort the requests of an id in all workers; return how many there were."""
         aborted = self._abort(request_id)
-        others = [p for p in self._directory.glob("a[0-9]*") if p != self._path]
+        others = self._others()
         if not others:
             return aborted
         return aborted + await asyncio.to_thread(self._ask, request_id, others)
+
+    def _others(self) -> list[Path]:
+        found = self._directory.glob("a" + "[0-9a-f]" * 8)
+        return [path for path in found if path != self._path]
+
+    def _remove_dead(self) -> None:
+        """Remove the sockets of workers that were killed."""
+        for path in self._others():
+            with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sock:
+                try:
+                    sock.connect(os.fspath(path))
+                except ConnectionRefusedError:
+                    path.unlink(missing_ok=True)
+                except OSError:
+                    continue  # it was removed meanwhile
 
     def _ask(self, request_id: str, others: list[Path]) -> int:
         question = json.dumps({"abort": request_id}).encode()
@@ -74,8 +91,10 @@ class AbortSocket:
                 try:
                     sock.sendto(question, os.fspath(path))
                     asked += 1
+                except ConnectionRefusedError:
+                    path.unlink(missing_ok=True)  # its worker has gone
                 except OSError:
-                    continue  # its worker has gone
+                    continue  # it is gone, or it reads nothing
             # A worker that died meanwhile, or is stuck, does not answer and aborts nothing.
             with suppress(TimeoutError, ValueError):
                 for _ in range(asked):

@@ -7,11 +7,13 @@ from contextlib import asynccontextmanager, nullcontext
 from typing import Any
 
 from fastapi import FastAPI
+from starlette.middleware.cors import CORSMiddleware
 
 from .body_limit import BodyLimit
 from .endpoints import Endpoints
 from .error_handlers import add_error_handlers
 from .owner import ServerOwner
+from .request_id import RequestIdEcho
 from .server_state import ServerState
 from .text_codec import text_codec_of
 
@@ -44,10 +46,18 @@ def make_app(state: ServerState, owner: ServerOwner | None = None) -> Any:
         ("POST", "/v1/completions", endpoints.completions),
         ("POST", "/v1/chat/completions", endpoints.chat),
         ("GET", "/v1/models", endpoints.models),
+        ("GET", "/v1/models/{model:path}", endpoints.model),
         ("POST", "/v1/abort", endpoints.abort),
         ("GET", "/health", endpoints.health),
         ("GET", "/ready", endpoints.ready),
     ):
-        app.add_api_route(path, endpoint, methods=[method], response_model=None)
+        methods = ["GET", "HEAD"] if method == "GET" else [method]
+        app.add_api_route(path, endpoint, methods=methods, response_model=None)
     add_error_handlers(app)
-    return BodyLimit(app, topology.api.max_body_bytes)
+    limited: Any = BodyLimit(app, topology.api.max_body_bytes)
+    origins = topology.api.allowed_origins
+    if origins:
+        allowed: Any = {"allow_methods": ["*"], "allow_headers": ["*"]}
+        allowed["expose_headers"] = ["x-request-id", "retry-after"]
+        limited = CORSMiddleware(limited, allow_origins=origins, **allowed)
+    return RequestIdEcho(limited)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Awaitable, Callable, MutableMapping
 from typing import Any
 
 from starlette.exceptions import HTTPException
 
+from .json_text import json_bytes
 from .problems import Problem
 
 Message = MutableMapping[str, Any]
@@ -36,7 +36,6 @@ class BodyLimit:
             await self._refuse(send)
             return
         received = 0
-        scope.get("state", {})["send"] = send  # the server's own, for streamed answers
 
         async def receive_counted() -> Message:
             nonlocal received
@@ -53,7 +52,7 @@ class BodyLimit:
         return f"the body has more than {self._max_bytes} bytes"
 
     async def _refuse(self, send: Callable[[Message], Awaitable[None]]) -> None:
-        raw = json.dumps(Problem(413, self._text).body).encode()
+        raw = json_bytes(Problem(413, self._text).body)
         headers = [
             (b"content-type", b"application/json"),
             (b"content-length", b"%d" % len(raw)),

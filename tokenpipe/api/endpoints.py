@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Sequence
+from typing import Any
 
 from fastapi import Request
 from starlette.responses import JSONResponse, Response
@@ -72,9 +73,7 @@ class Endpoints:
 
     def _check(self, body: GenerationRequest) -> tuple[ModelCard, bytes]:
         """Return the model card and the fields for the executor."""
-        if body.model is not None and body.model != self._model:
-            what = f"model: there is no {body.model!r}; this server has {self._model!r}"
-            raise Problem(404, what, param="model", code="model_not_found")
+        self._check_model(body.model)
         card = self._state.require_model_card()
         extra = executor_fields(body, card)
         if body.stops and not self._codec.finds_stops:
@@ -106,15 +105,27 @@ class Endpoints:
 
     async def models(self) -> Response:
         """List the model that is served."""
+        return JSONResponse({"object": "list", "data": [self._about_model()]})
+
+    async def model(self, model: str) -> Response:
+        """Describe the model that is served. Another name is a 404."""
+        self._check_model(model)
+        return JSONResponse(self._about_model())
+
+    def _about_model(self) -> dict[str, Any]:
         card = self._state.model_card()
-        model = {
+        return {
             "id": self._model,
             "object": "model",
             "created": 0,
             "owned_by": "tokenpipe",
             "max_model_len": None if card is None else card.max_model_len,
         }
-        return JSONResponse({"object": "list", "data": [model]})
+
+    def _check_model(self, name: str | None) -> None:
+        if name is not None and name != self._model:
+            what = f"model: there is no {name!r}; this server has {self._model!r}"
+            raise Problem(404, what, param="model", code="model_not_found")
 
     async def abort(self, request: Request) -> Response:
         """Abort the live requests of an id, in all workers; each gets its final output."""

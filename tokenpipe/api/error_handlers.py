@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from fastapi import FastAPI, Request
 from starlette.exceptions import HTTPException
-from starlette.responses import JSONResponse, Response
+from starlette.responses import Response
 
+from .json_text import json_bytes
 from .problems import Problem
 
 
@@ -17,7 +18,8 @@ def add_error_handlers(app: FastAPI) -> None:
 
 async def _problem(_request: Request, error: Exception) -> Response:
     assert isinstance(error, Problem)
-    return JSONResponse(error.body, error.status, dict(error.headers))
+    headers = {"content-type": "application/json", **error.headers}
+    return Response(json_bytes(error.body), error.status, headers)
 
 
 async def _http_error(request: Request, error: Exception) -> Response:

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import json
 import math
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
-from json.encoder import encode_basestring_ascii as quoted
 from typing import Any, Protocol
 
 from tokenpipe.types import RequestOutput, TokenLogprobs, Usage
 
+from .json_text import json_text, quoted
 from .text_codec import TextCodec
 
 ENTRIES_AT_ONCE = 32  # of a list; 32 tokens with 20 alternatives each take about a millisecond
@@ -84,7 +83,7 @@ class _SharedFormat:
         self._with_ids = with_ids
         head = {"id": self.id, "object": self.chunk_object}
         head |= {"created": self.created, "model": model}  # type: ignore[dict-item]
-        self._head = "data: " + json.dumps(head)[:-1] + ',"choices":['
+        self._head = "data: " + json_text(head)[:-1] + ',"choices":['
         self._tail = '],"usage":null}\n\n' if with_usage else "]}\n\n"
         self._plain_end = f'"finish_reason":null}}{self._tail}'
 
@@ -92,8 +91,8 @@ class _SharedFormat:
         """Return the event of an output of the choice with this index."""
         if output.finish_reason is None and output.logprobs is None and not self._with_ids:
             begin = self._begin(index, text)
-            return f'{begin}"logprobs":null,{self._plain_end}'.encode("ascii")
-        return "".join(self.chunk_parts(index, text, output)).encode("ascii")
+            return f'{begin}"logprobs":null,{self._plain_end}'.encode()
+        return "".join(self.chunk_parts(index, text, output)).encode()
 
     def chunk_parts(self, index: int, text: str, output: RequestOutput) -> Iterator[str]:
         """Yield the same event in small parts, for an output of any size."""
@@ -107,31 +106,31 @@ class _SharedFormat:
             yield f', "finish_reason": null}}{self._tail}'
         else:
             yield f', "finish_reason": "{reason}", '
-            yield f'"stop_reason": {json.dumps(output.stop_reason)}}}{self._tail}'
+            yield f'"stop_reason": {json_text(output.stop_reason)}}}{self._tail}'
 
     def _begin(self, index: int, text: str) -> str:
         return f'{self._head}{{"index":{index},{self.before_text}{quoted(text)}{self.after_text},'
 
     def usage(self, usage: Usage) -> bytes:
         """Return the event with the usage of a stream."""
-        return f'{self._head}],"usage":{json.dumps(usage_dict(usage))}}}\n\n'.encode("ascii")
+        return f'{self._head}],"usage":{json_text(usage_dict(usage))}}}\n\n'.encode()
 
     def whole(self, choices: Sequence[ChoiceBuffer], usage: Usage) -> Iterator[str]:
         """Yield the JSON object of a response that is not streamed, in small parts."""
         head = {"id": self.id, "object": self.whole_object}
         head |= {"created": self.created, "model": self.model}  # type: ignore[dict-item]
-        yield json.dumps(head)[:-1] + ', "choices": ['
+        yield json_text(head)[:-1] + ', "choices": ['
         for index, choice in enumerate(choices):
             yield ", " if index else ""
             yield from self._choice(index, choice)
-        yield f'], "usage": {json.dumps(usage_dict(usage))}}}'
+        yield f'], "usage": {json_text(usage_dict(usage))}}}'
 
     def _choice(self, index: int, choice: ChoiceBuffer) -> Iterator[str]:
         content = {"index": index, **self.content("".join(choice.text))}
-        yield json.dumps(content)[:-1] + ", "
+        yield json_text(content)[:-1] + ", "
         yield from self._logprobs(choice.logprobs or None, 0)
         end = {"finish_reason": choice.finish_reason, "stop_reason": choice.stop_reason}
-        yield ", " + json.dumps(end)[1:-1]
+        yield ", " + json_text(end)[1:-1]
         if self._with_ids:
             yield ', "token_ids": '
             yield from json_list(choice.token_ids, 4096)
@@ -222,7 +221,7 @@ class ChatFormat(_SharedFormat):
             (
                 f'{self._head}{{"index":{index},"delta":{{"role":"assistant","content":""}},'
                 f'"logprobs":null,{self._plain_end}'
-            ).encode("ascii")
+            ).encode()
             for index in range(choices)
         )
 
@@ -253,7 +252,7 @@ def json_list(entries: Iterable[Any], at_once: int = ENTRIES_AT_ONCE) -> Iterato
     left = iter(entries)
     comma = "["
     while some := list(islice(left, at_once)):
-        yield comma + json.dumps(some)[1:-1]
+        yield comma + json_text(some)[1:-1]
         comma = ", "
     yield "]" if comma == ", " else "[]"
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import http
-import json
 from collections.abc import Iterable
 
+from .json_text import json_bytes
 from .problems import Problem
 
 Headers = Iterable[tuple[bytes, bytes]]
@@ -14,7 +14,7 @@ OFFERS = {b"upgrade", b"http2-settings"}
 
 def refusal(problem: Problem, headers: Headers) -> bytes:
     """Return a whole response that ends its connection. `headers` are those of each response."""
-    body = json.dumps(problem.body).encode()
+    body = json_bytes(problem.body)
     phrase = http.HTTPStatus(problem.status).phrase
     lines = [f"HTTP/1.1 {problem.status} {phrase}".encode()]
     lines += [b"%s: %s" % header for header in headers]

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from typing import Any
 
 from tokenpipe.errors import first_line
 from tokenpipe.types import ErrorCode, RequestOutput
+
+from .json_text import json_bytes
 
 RETRY_AFTER_S = 1
 PROMPT = "prompt_token_ids"  # the pipeline's name of the prompt; each endpoint has its own
@@ -63,7 +64,7 @@ class Problem(Exception):
     @property
     def event(self) -> bytes:
         """The error as the last event of a stream that has begun."""
-        return b"data: " + json.dumps(self.body).encode() + b"\n\n"
+        return b"data: " + json_bytes(self.body) + b"\n\n"
 
 
 def unavailable(message: str) -> Problem:

@@ -8,7 +8,6 @@ engine dies.
 from __future__ import annotations
 
 import asyncio
-import json
 import logging
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, MutableMapping, Sequence
@@ -23,8 +22,10 @@ from tokenpipe.errors import FieldError, LaneFull, TokenpipeError, first_line
 from tokenpipe.types import FinishReason, RequestOutput, SamplingParams
 
 from .formats import ENTRIES_AT_ONCE, ChoiceBuffer, EndpointFormat
+from .json_text import json_bytes
 from .merge import merged
 from .problems import PROMPT, Problem, of_output, unavailable
+from .request_id import id_header
 from .server_state import ServerState
 from .slices import Slices, joined
 from .text_codec import TextCodec
@@ -214,9 +215,8 @@ class GenerationResponse(Response):
                 event = await joined(endpoint_format.chunk_parts(index, text, output))
             if not self._begun:
                 self._begun = True
-                await send(
-                    {"type": "http.response.start", "status": 200, "headers": _EVENT_HEADERS}
-                )
+                headers = [*_EVENT_HEADERS, *id_header(self._job.request_id)]
+                await send({"type": "http.response.start", "status": 200, "headers": headers})
                 event = endpoint_format.opening(choices) + event
             if output.finish_reason is not None:
                 left -= 1
@@ -263,7 +263,7 @@ class GenerationResponse(Response):
 
     async def _send_final(self, send: Send, problem: Problem) -> None:
         if not self._begun:
-            raw = json.dumps(problem.body).encode()
+            raw = json_bytes(problem.body)
             await self._send_json(send, problem.status, raw, problem.headers)
         else:
             self._ended = True
@@ -271,6 +271,7 @@ class GenerationResponse(Response):
 
     async def _send_json(self, send: Send, status: int, raw: bytes, headers: Any) -> None:
         pairs = [(b"content-type", b"application/json"), (b"content-length", b"%d" % len(raw))]
+        pairs += id_header(self._job.request_id)
         pairs += [(name.encode(), value.encode()) for name, value in headers.items()]
         self._begun = True
         with suppress(ConnectionError):

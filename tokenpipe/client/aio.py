@@ -12,7 +12,7 @@ from weakref import WeakMethod
 
 from typing_extensions import Self
 
-from tokenpipe.errors import LaneClosed, LaneLost, TokenpipeError
+from tokenpipe.errors import ForkError, LaneClosed, LaneLost, TokenpipeError
 from tokenpipe.instance import ForkGuard, Instance, when_dropped
 from tokenpipe.topology import Topology
 from tokenpipe.types import SamplingParams
@@ -57,7 +57,11 @@ class AsyncClient:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        await self.aclose()
+        try:
+            await self.aclose()
+        except ForkError:  # a forked child leaves the block of its parent
+            if error is None:
+                raise
 
     async def open(self) -> None:
         """Connect to the instance. Raises ConfigError, LaneLost, LaneBusy, StartupError."""
@@ -231,6 +235,7 @@ class AsyncClient:
         """Cancel all open requests and close the lanes, within `timeouts.close_s`."""
         if self._lanes is None:
             return
+        self._guard.check("AsyncClient")  # the loop's selector is shared with the parent
         lanes, self._lanes = self._lanes, None
         self._cancel_release()
         self._loop.remove_reader(lanes.waiter.fileno())

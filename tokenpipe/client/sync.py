@@ -12,7 +12,7 @@ from types import TracebackType
 from typing_extensions import Self
 
 from tokenpipe.errors import FrameError, LaneClosed, LaneError
-from tokenpipe.instance import ForkGuard, Instance, when_dropped
+from tokenpipe.instance import ForkGuard, Instance, close_at_exit, when_dropped
 from tokenpipe.topology import Topology
 from tokenpipe.types import RequestOutput, SamplingParams
 from tokenpipe.wire import Cancel, OutputFrame
@@ -77,7 +77,7 @@ class Client:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        self.close()
+        close_at_exit(self.close, error)
 
     # --- requests -------------------------------------------------------------------------------
 

@@ -35,14 +35,13 @@ def main(argv: Sequence[str]) -> int:
     """Serve until SIGTERM; return the exit status."""
     parser = argparse.ArgumentParser(prog="python -m tokenpipe.engine", description=__doc__)
     parser.add_argument("--engine", required=True, help="module:factory")
-    parser.add_argument("--arguments", default="{}", help="JSON, for the factory")
     parser.add_argument("--deadline", type=float, help="monotonic time at which all must be up")
     args = parser.parse_args(argv)
     set_title("tp:engine 0")
     topology = Topology.from_json_dict(json.loads(os.environ.pop(TOPOLOGY_VARIABLE, "{}")))
     log = topology.log
     set_up_logs("engine", "0", instance=topology.name or "", form=log.format, level=log.level)
-    spec = EngineSpec(args.engine, json.loads(args.arguments))
+    spec = EngineSpec.inherited(args.engine)
     deadline = args.deadline or time.monotonic() + topology.timeouts.startup_s
     notifier = Notifier.inherited()
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # comes from the terminal; the supervisor decides

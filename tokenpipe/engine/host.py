@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import logging
 import time
 from collections.abc import Iterable
@@ -13,7 +12,7 @@ from typing_extensions import Self
 
 from tokenpipe.errors import StartupError, TokenpipeError
 from tokenpipe.events import Event, Finished, Mismatch, RankLost, RankUp, Rescheduled
-from tokenpipe.instance import HEALTH_S, Health, HealthWriter
+from tokenpipe.instance import HEALTH_S, Health, HealthWriter, close_at_exit
 from tokenpipe.logs import RateLimit
 from tokenpipe.notify import Notifier
 from tokenpipe.pipeline import Pipeline
@@ -136,10 +135,7 @@ class EngineHost:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        if error is None:
-            self.close()
-        else:
-            self.abandon()
+        close_at_exit(self.close if error is None else self.abandon, error)
 
     # --- a turn ---
 
@@ -186,8 +182,8 @@ class EngineHost:
     def _worker(self, dp: int, tp: int) -> ChildSpec:
         args = ["--endpoint", self.endpoint, "--dp", str(dp), "--tp", str(tp)]
         args += ["--engine", self._spec.target]
-        args += ["--arguments", json.dumps(dict(self._spec.arguments))]
-        return ChildSpec("worker", f"{dp}.{tp}", "tokenpipe.worker", tuple(args))
+        env = self._spec.environment
+        return ChildSpec("worker", f"{dp}.{tp}", "tokenpipe.worker", tuple(args), env)
 
     def _look_around(self) -> None:
         """Check which processes are late, silent or down, and write the health."""

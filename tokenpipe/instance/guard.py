@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 
 from tokenpipe.errors import ForkError
 
@@ -20,6 +21,19 @@ os.register_at_fork(after_in_child=_forked)
 def current_process() -> int:
     """Return this process's pid without a system call."""
     return _process
+
+
+def close_at_exit(close: Callable[[], object], error: BaseException | None) -> None:
+    """Close an object at the end of its `with` block. `error` is what leaves the block.
+
+    If a forked child leaves the block of its parent, the object is its parent's. An error that
+    leaves the block, such as SystemExit, goes on, and no ForkError replaces it.
+    """
+    try:
+        close()
+    except ForkError:
+        if error is None:
+            raise
 
 
 class ForkGuard:

@@ -13,7 +13,7 @@ from typing_extensions import Self
 
 from tokenpipe.errors import LaneClosed, ProcessorFailed, TokenpipeError, afresh
 from tokenpipe.events import Event, Finished, ProcessorLost, ProcessorUp, RankLost, RankUp
-from tokenpipe.instance import ForkGuard, ModelCard, write_model_card
+from tokenpipe.instance import ForkGuard, ModelCard, close_at_exit, write_model_card
 from tokenpipe.postprocess import check_tokenizer
 from tokenpipe.topology import Topology
 from tokenpipe.types import FIRST_GENERATION, ErrorCode, Request
@@ -256,7 +256,7 @@ class Pipeline:
         trace: TracebackType | None,
     ) -> None:
         """Close."""
-        self.close()
+        close_at_exit(self.close, error)
 
     # --- Outlet: used by StepCommands ---
 

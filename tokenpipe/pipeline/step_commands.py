@@ -7,6 +7,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Protocol
 
 from tokenpipe.errors import TokenpipeError
+from tokenpipe.instance import close_at_exit
 from tokenpipe.types import Request, split_handle
 from tokenpipe.wire import Abort, Bind, Preempt, StepBind
 
@@ -157,4 +158,4 @@ class StepCommands:
         trace: TracebackType | None,
     ) -> None:
         """Send the commands."""
-        self.send()
+        close_at_exit(self.send, error)

@@ -46,8 +46,8 @@ def launch(topology: Topology, spec: EngineSpec | None = None) -> int:
 
 def engine_child(resources: ServerResources, spec: EngineSpec) -> ChildSpec:
     """Return how the engine's process is started."""
-    arguments = ("--engine", spec.target, "--arguments", json.dumps(dict(spec.arguments)))
-    return ChildSpec("engine", "0", "tokenpipe.engine", arguments, _environment(resources))
+    env = _environment(resources) | spec.environment
+    return ChildSpec("engine", "0", "tokenpipe.engine", ("--engine", spec.target), env)
 
 
 def _api_child(resources: ServerResources, spec: EngineSpec) -> ChildSpec:

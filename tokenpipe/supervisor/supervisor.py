@@ -158,6 +158,7 @@ class Supervisor:
 
     def close(self, timeout_s: float = 5.0) -> None:
         """Stop all children and close all descriptors. A second call does nothing."""
+        self._check("close")
         if self._epoll.closed:
             return
         self.stop(timeout_s)
@@ -177,7 +178,11 @@ class Supervisor:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        self.close()
+        try:
+            self.close()
+        except ForkError:  # a forked child leaves the block of its parent
+            if error is None:
+                raise
 
     def _collect(self, timeout_s: float) -> None:
         for fd, _ in self._epoll.poll(timeout_s):

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import argparse
 import gc
-import json
 import logging
 import signal
 import sys
@@ -38,7 +37,6 @@ def main(argv: Sequence[str]) -> int:
     parser.add_argument("--dp", type=int, default=0, help="data-parallel rank")
     parser.add_argument("--tp", type=int, default=0, help="tensor-parallel rank")
     parser.add_argument("--engine", required=True, help="module:factory")
-    parser.add_argument("--arguments", default="{}", help="JSON, for the factory")
     parser.add_argument(
         "--lockstep",
         action="store_true",
@@ -67,7 +65,7 @@ class _Rank:
         rank = f"{args.dp}.{args.tp}"
         set_up_logs("worker", rank, instance=name, form=log.format, level=log.level)
         notifier.phase(f"making engine {args.engine}")
-        spec = EngineSpec(args.engine, json.loads(args.arguments))
+        spec = EngineSpec.inherited(args.engine)
         executor = spec.make(RankPlace(topology, args.dp, args.tp))
         # Before the rank is up: no request may come that was checked against another model card.
         notifier.facts(model_card=model_card_of(executor).to_json_dict())

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib import import_module
@@ -13,6 +15,8 @@ from tokenpipe.topology import Topology
 from tokenpipe.wire import StepBind
 
 from .arrays import StepLogprobs
+
+ARGUMENTS_VARIABLE = "TOKENPIPE_ENGINE_ARGUMENTS"
 
 
 @dataclass(slots=True, eq=False)
@@ -108,6 +112,16 @@ class EngineSpec:
         """Check the form of `target` before a process is started for it."""
         if not all(self.target.partition(":")):
             raise ConfigError(f"engine {self.target!r}: must be module:factory")
+
+    @classmethod
+    def inherited(cls, target: str) -> EngineSpec:
+        """Return the spec with the arguments that the environment has, and take them out of it."""
+        return cls(target, json.loads(os.environ.pop(ARGUMENTS_VARIABLE, "{}")))
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """The arguments as a variable, for a child. Its command line is visible to all users."""
+        return {ARGUMENTS_VARIABLE: json.dumps(dict(self.arguments))}
 
     def factory(self) -> Callable[..., Executor]:
         """Import the factory. Raises ConfigError where there is none, or what its module raises."""

@@ -18,7 +18,14 @@ from typing_extensions import Self
 from tokenpipe._core import SENT_LOOK, StepPacker
 from tokenpipe.errors import ConfigError, FrameTooLarge
 from tokenpipe.extras import RowExtras
-from tokenpipe.instance import ForkGuard, Instance, RoleLock, when_dropped, worker_lane
+from tokenpipe.instance import (
+    ForkGuard,
+    Instance,
+    RoleLock,
+    close_at_exit,
+    when_dropped,
+    worker_lane,
+)
 from tokenpipe.topology import Topology
 from tokenpipe.transport import LaneSender, Peer, Role, new_incarnation, open_sender, wait_welcome
 from tokenpipe.wire import RankFailed, pack_control
@@ -251,7 +258,7 @@ class Publisher:
         trace: TracebackType | None,
     ) -> None:
         """Close."""
-        self.close()
+        close_at_exit(self.close, error)
 
 
 def _give_back(lane: LaneSender, claim: RoleLock) -> None:
