@@ -17,7 +17,7 @@ help:
 	@echo "make demo     chats with SmolLM2-135M in the terminal (sets all of it up: 1 GB)"
 	@echo "make examples installs PyTorch, transformers and OpenVINO, and runs the examples' tests"
 	@echo "make serve    builds, runs python -m tokenpipe serve \$$(ARGS): synthetic tokens over HTTP"
-	@echo "make check    ruff, mypy --strict, C warnings as errors, clang-format (sets up 600 MB)"
+	@echo "make check    ruff, mypy --strict, C warnings as errors, clang-format, calls into Python (600 MB)"
 	@echo "make soak     the tests that take minutes, and all that hypothesis can think of (an hour)"
 	@echo "make test-c   the tests of the C half under the address and undefined sanitizers"
 	@echo "make build | format | clean"

@@ -1,7 +1,8 @@
 """Check the C sources: `python -m tests.lint_c`, part of `make check`.
 
-Two checks: every file in csrc/ compiles without a warning, and every C file, also those of the
-tests, is laid out as clang-format lays it out (`make format` does that).
+Three checks: every file in csrc/ compiles without a warning; every C file, also those of the
+tests, is laid out as clang-format lays it out (`make format` does that); and nothing is held across
+a call into Python (tests/lint_holds.py).
 """
 
 from __future__ import annotations
@@ -12,6 +13,8 @@ import sysconfig
 from pathlib import Path
 
 import numpy
+
+from tests import lint_holds
 
 ROOT = Path(__file__).parent.parent
 CSRC = ROOT / "csrc"
@@ -50,7 +53,7 @@ def main(arguments: list[str]) -> int:
     print(f"csrc: {warned} file(s) with warnings" if warned else "csrc: no warnings")
     if not laid_out:
         print("C sources: not as clang-format lays them out; `make format` repairs it")
-    return int(warned > 0 or not laid_out)
+    return int(warned > 0 or not laid_out or lint_holds.main() > 0)
 
 
 if __name__ == "__main__":

@@ -100,6 +100,7 @@ int tp_ints(PyObject *sequence, int32_t **values, uint32_t *count) {
         return -1;
     }
     const Py_ssize_t n = PySequence_Fast_GET_SIZE(fast);
+    /* holds n: the array has room for n entries, and copy_ints compares the list with it */
     *values = n > INT32_MAX / 8 ? NULL : PyMem_Malloc(((size_t)n + 1) * sizeof **values);
     int result = -1;
     if (*values == NULL) {

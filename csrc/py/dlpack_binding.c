@@ -32,14 +32,14 @@ typedef struct exchange {
 static const exchange *table_of(PyTypeObject *type) {
     PyObject *capsule = PyObject_GetAttrString((PyObject *)type, ATTRIBUTE);
     const exchange *table = capsule == NULL ? NULL : PyCapsule_GetPointer(capsule, CAPSULE);
-    Py_XDECREF(capsule);
+    Py_XDECREF(capsule); /* holds table: it is the type's, for ever */
     PyErr_Clear();
     return table != NULL && table->major == MAJOR && table->look != NULL ? table : NULL;
 }
 
 int tp_dlpack_look(tp_state *state, PyObject *value, tp_array *array) {
     PyTypeObject *type = Py_TYPE(value);
-    const exchange *table = state->exchange;
+    const exchange *table = state->exchange; /* holds table: tables are never freed */
     tensor seen;
     if ((PyObject *)type != state->tensor) { /* all tensors of a worker have one type */
         table = table_of(type);

@@ -158,7 +158,9 @@ static PyObject *take(Stream *self, uint32_t limit) {
     const int part = limit > 0 && stream->len > limit && stream->kind == TP_DELTA;
     const uint32_t count = part ? limit : stream->len, offset = stream->offset;
     int last = count == stream->len && stream->finish != TP_FINISH_NONE;
-    /* These two may run Python code, even code that drops the stream or takes from it. So they come first. */
+    /* These two may run Python code, even code that drops the stream or takes from it. So they come first,
+     * and the stream is checked after them. holds count: it is compared. holds last: tp_item_extras sets it.
+     */
     PyObject *extras = stream->extras == NULL ? Py_NewRef(Py_None) : tp_item_extras(self, count, &last);
     PyObject *usage = extras == NULL ? NULL : last ? tp_item_usage(self, count) : Py_NewRef(Py_None);
     if (usage == NULL || self->dropped || stream->told || stream->offset != offset || stream->len < count) {
@@ -177,7 +179,7 @@ static PyObject *take(Stream *self, uint32_t limit) {
 PyObject *tp_item_next(Stream *self, uint32_t limit) {
     PyObject *item = self->over ? NULL : take(self, limit);
     if (item == NULL && !PyErr_Occurred() && self->exception != NULL) {
-        PyObject *exception = self->exception;
+        PyObject *exception = self->exception; /* holds exception: it is owned here from now on */
         self->exception = NULL;
         self->over = 1;
         PyErr_SetObject((PyObject *)Py_TYPE(exception), exception);

@@ -11,7 +11,7 @@ static void end_with(Stream *self, PyObject *text) {
     Py_ssize_t size = 0;
     const char *words = text == NULL ? NULL : PyUnicode_AsUTF8AndSize(text, &size);
     PyErr_Clear();
-    tp_stream_leave(self);
+    tp_stream_leave(self); /* holds words: they belong to `text`, which is freed below */
     free(stream->error);
     stream->error = NULL;
     stream->error_len = 0;

@@ -18,6 +18,7 @@ static int find_slots(PyObject *type, const char *const *names, Py_ssize_t *at, 
         }
         PyMemberDef *member =
             Py_IS_TYPE(slot, &PyMemberDescr_Type) ? ((PyMemberDescrObject *)slot)->d_member : NULL;
+        /* holds good: it is about the slot that was read */
         int good = member != NULL && member->type == T_OBJECT_EX;
         at[i] = good ? member->offset : 0;
         Py_DECREF(slot);

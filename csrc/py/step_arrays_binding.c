@@ -37,7 +37,7 @@ TP_HOT int tp_step_arrays_take(tp_state *state, PyObject *const *values, int mos
                                             &in->lp_ranks, &in->extras_len, &in->extras};
     int held = 0;
     for (taken->count = 0; taken->count < most;) {
-        const int i = taken->count++;
+        const int i = taken->count++; /* holds i: `taken` is the caller's, on its stack */
         taken->held[i].buffer.obj = NULL;
         taken->held[i].converted = NULL;
         if (values[i] == NULL || tp_array_look(state, values[i], &kinds[i], convert != NULL, into[i])) {

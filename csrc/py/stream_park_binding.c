@@ -10,7 +10,7 @@ void tp_stream_park(Stream *self, PyObject *waiting_on) {
 }
 
 PyObject *tp_stream_unpark(Stream *self) {
-    PyObject *waiting_on = self->waiting_on;
+    PyObject *waiting_on = self->waiting_on; /* holds waiting_on: the caller owns it from now on */
     if (waiting_on != NULL) {
         self->waiting_on = NULL;
         Py_DECREF(self);
