@@ -303,6 +303,7 @@ class StepPacker:
     def bad_tokens(self) -> int: ...
     @property
     def last_step(self) -> int | None: ...
+    parts: bool  # whether the next frames may have the number of the newest step
 
 # --- the client's inbox -------------------------------------------------------------------------
 

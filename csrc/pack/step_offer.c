@@ -22,7 +22,7 @@ TP_HOT void tp_step_offer_settle(tp_step_offer *o) {
 
 TP_HOT int tp_step_offer_begin(tp_step_offer *o, tp_step_input *in, tp_fault *fault) {
     tp_step_offer_settle(o);
-    if (o->any_step && in->step <= o->last_step) {
+    if (o->any_step && in->step <= o->last_step && !(o->parts && in->step == o->last_step)) {
         return tp_fault_set(fault, "step %llu after step %llu%s: the steps of a rank must grow",
                             (unsigned long long)in->step, (unsigned long long)o->last_step,
                             in->step == o->last_step ? ", which was taken" : "");

@@ -14,6 +14,7 @@ typedef struct tp_step_offer {
     uint64_t seq, step;           /* the packed step that does not count yet; seq 0: none */
     uint64_t last_step;           /* the newest step that the lane took, if any_step */
     int any_step;
+    int parts; /* the next frames may have the number of the newest step: they are parts of it */
 } tp_step_offer;
 
 /* Settles the packed step: counts it if the lane took it, and forgets it if not. */

@@ -148,6 +148,24 @@ static PyObject *packer_bad_tokens(StepPacker *self, void *unused) {
     return PyLong_FromUnsignedLongLong(tp_step_offer_bad_tokens(&self->offer));
 }
 
+static PyObject *packer_parts(StepPacker *self, void *unused) {
+    (void)unused;
+    return PyBool_FromLong(self->offer.parts);
+}
+
+static int packer_set_parts(StepPacker *self, PyObject *value, void *unused) {
+    (void)unused;
+    const int parts = value == NULL ? -1 : PyObject_IsTrue(value);
+    if (parts < 0) {
+        if (!PyErr_Occurred()) {
+            PyErr_SetString(PyExc_AttributeError, "parts cannot be deleted");
+        }
+        return -1;
+    }
+    self->offer.parts = parts;
+    return 0;
+}
+
 static PyMethodDef packer_methods[] = {
     {"pack", (PyCFunction)(void (*)(void))packer_pack, METH_FASTCALL | METH_KEYWORDS,
      "Return the StepFrame of a step; RowError if its arrays are wrong."},
@@ -164,6 +182,8 @@ static PyMethodDef packer_methods[] = {
 
 static PyGetSetDef packer_attributes[] = {
     {"bad_tokens", (getter)packer_bad_tokens, NULL, "Rows turned into BAD_TOKEN so far.", NULL},
+    {"parts", (getter)packer_parts, (setter)packer_set_parts,
+     "Whether the next frames may have the number of the newest step, as parts of it.", NULL},
     {"last_step", (getter)tp_py_last_step, NULL, "The newest step that the window took, or None.", NULL},
     {NULL, NULL, NULL, NULL, NULL},
 };

@@ -26,10 +26,16 @@ typedef struct tp_basis {
 tp_result tp_basis_take(tp_basis *basis, tp_step_view *v);
 /* Sets the basis to a frame that was applied. */
 void tp_basis_keep(tp_basis *basis, const tp_step_view *v);
+/* Whether the last applied frame, and `ahead` frames after it, come directly before this frame on the lane.
+ */
+static inline int tp_basis_is_before(const tp_basis *basis, uint32_t ahead, const tp_step_view *v) {
+    return v->lane.seq == basis->seq + 1 + ahead && v->lane.sender == basis->sender &&
+           v->lane.instance == basis->instance;
+}
+
 /* Whether a frame without handles follows the basis after `ahead` more frames are applied. */
 static inline int tp_basis_leads_to(const tp_basis *basis, uint32_t ahead, const tp_step_view *v) {
-    return basis->rows == v->rows && v->lane.seq == basis->seq + 1 + ahead &&
-           v->lane.sender == basis->sender && v->lane.instance == basis->instance;
+    return basis->rows == v->rows && tp_basis_is_before(basis, ahead, v);
 }
 /* Updates the basis after frames that were applied, each with one token per row. */
 void tp_basis_advance(tp_basis *basis, uint32_t frames);

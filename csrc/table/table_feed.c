@@ -175,6 +175,7 @@ tp_result tp_table_feed(tp_table *t, uint32_t dp, uint32_t tp, const uint8_t *da
     if (rank == NULL || v.dp != dp || v.tp != tp) {
         return TP_E_HEADER;
     }
+    const int follows = tp_basis_is_before(&rank->basis, 0, &v); /* it may be a part of the same step */
     result = tp_basis_take(&rank->basis, &v);
     if (result != TP_OK) {
         return result;
@@ -184,7 +185,7 @@ tp_result tp_table_feed(tp_table *t, uint32_t dp, uint32_t tp, const uint8_t *da
     if (result != TP_OK) {
         return result;
     }
-    const int again = rank->any_step && v.step <= rank->last_step;
+    const int again = rank->any_step && v.step <= rank->last_step && !(v.step == rank->last_step && follows);
     if (!again) {
         rank->last_step = v.step;
         rank->any_step = 1;

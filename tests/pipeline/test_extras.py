@@ -19,9 +19,9 @@ from tokenpipe import (
     ExtrasReader,
     Finished,
     FinishReason,
-    FrameTooLarge,
     OutputExtras,
     Pipeline,
+    PromptLogprobs,
     Released,
     Request,
     RequestOutput,
@@ -174,14 +174,39 @@ def test_extras_larger_than_a_frame_come_in_pieces(served: Served) -> None:
     let_go(served, handle)
 
 
+@pytest.mark.case("F07")
+def test_prompt_logprobs_larger_than_a_frame_come_in_several(runtime_dir: Path) -> None:
+    """Ten thousand ids with the top 20: 1.7 MB, where a frame may have 1 MiB."""
+    n, k = 10_000, 20
+    bounds = {"max_frame_bytes": 1 << 20}
+    with Pipeline(Topology(runtime_dir=runtime_dir, bounds=bounds)) as pipe:
+        served = Served(pipe)
+        params = SamplingParams(max_tokens=2, prompt_logprobs=k)
+        asking = Asking(pipe.endpoint, params, [5] * (n + 1))
+        request = served.until(Submitted).request
+        other, beside_it = ask(served, max_tokens=2)
+        handle, neighbour = served.bind(request, 0), served.bind(beside_it, 1)
+        ids = np.arange(n * (k + 1), dtype=np.int32).reshape(n, k + 1)
+        values = -(ids % 1000).astype(np.float32)
+        scores = PromptLogprobs(1, ids, values, np.arange(1, n + 1, dtype=np.int32))
+        extras = {0: RowExtras(prompt_logprobs=scores, custom=b"x"), 1: RowExtras(custom=b"y")}
+        served.pub.publish(1, [handle, neighbour], [7, 8], extras=extras)
+        served.pub.publish(2, [handle, neighbour], [9, 10], drained=[handle, neighbour])
+        serve_until(pipe, lambda s: len(pick(s, Released)) == 2, served.pub)
+        served.join(asking)
+        served.join(other)
+        assert [t for out in asking.outputs for t in out.token_ids] == [7, 9]
+        got = [entry for out in asking.outputs for entry in out.prompt_logprobs or ()]
+        assert len(got) == n + 1
+        assert [t for out in other.outputs for t in out.token_ids] == [8, 10]
+        served.close()
+
+
 def test_what_no_lane_carries_is_refused_and_the_step_can_be_published_again(
     served: Served,
 ) -> None:
     asking, request = ask(served, max_tokens=1)
     handle = served.bind(request, 0)
-    most = served.pipe.topology.bounds.max_frame_bytes
-    with pytest.raises(FrameTooLarge, match=rf"step 1: lane w0.0: .* the bound of {most}"):
-        publish(served, handle, [7], RowExtras(custom=bytes(most + 100)))
     with pytest.raises(RowError, match=r"extras: there is no row 1 of 1"):
         served.pub.publish(1, [handle], [7], extras={1: RowExtras(custom=b"x")})
     with pytest.raises(RowError, match=r"extras\[0\]: draft_token_ids: 2 entries"):

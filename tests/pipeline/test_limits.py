@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import numpy as np
@@ -13,7 +14,6 @@ from tokenpipe import (
     FieldError,
     Finished,
     FinishReason,
-    FrameTooLarge,
     RankLost,
     Released,
     Rescheduled,
@@ -86,8 +86,13 @@ def test_a_step_and_a_request_above_the_bound_are_refused_by_name(runtime_dir: P
         large = StepLogprobs(
             np.zeros((1, k + 1), np.int32), np.zeros((1, k + 1), np.float32), np.ones(1, np.int32)
         )
-        with pytest.raises(FrameTooLarge, match=r"w0\.0.*1048576"):
-            r.pubs[0].publish(r.steps + 1, [handle], [1], logprobs=large)
+        r.steps += 1
+        r.pubs[0].publish(r.steps, [handle], [1], logprobs=large)
+        r.until(lambda: r.of(Finished))
+        assert re.search("2097232 bytes.*max_frame_bytes", r.of(Finished)[0].error or "")
+        r.publish([], [handle])
+        key = r.submit(tokens=3)
+        handle = r.bind(key, 1)
         with r.beside(lambda: Client(r.pipe.endpoint, name="large")) as client:
             with pytest.raises(FieldError, match=r"prompt_token_ids: .*max_frame_bytes is 1048576"):
                 client.submit([1] * (MIB // 2), SamplingParams(max_tokens=3))

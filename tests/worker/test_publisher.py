@@ -12,7 +12,6 @@ import pytest
 from tests.worker.far import Far
 from tokenpipe.errors import (
     ConfigError,
-    FrameTooLarge,
     LaneBusy,
     LaneClosed,
     LaneFull,
@@ -20,6 +19,7 @@ from tokenpipe.errors import (
     RowError,
     StartupError,
 )
+from tokenpipe.extras import RowExtras
 from tokenpipe.types import RowStatus, make_handle
 from tokenpipe.wire import RankFailed
 from tokenpipe.worker import StepLogprobs
@@ -84,8 +84,6 @@ def test_after_an_error_nothing_was_numbered_and_the_step_may_come_again(far: Ma
     f.acks = False
     with pytest.raises(RowError):
         pub.publish(1, [A, B], [1])
-    with pytest.raises(FrameTooLarge):
-        pub.publish(1, [A], [1] * 2000, counts=[2000])
     step = 1
     with pytest.raises(LaneFull):
         while True:
@@ -98,6 +96,101 @@ def test_after_an_error_nothing_was_numbered_and_the_step_may_come_again(far: Ma
     assert [s.tokens.tolist() for s in f.steps()] == [[n] for n in range(1, step + 1)]
     assert [s.positions.tolist() for s in f.steps()] == [[n] for n in range(step)]
     assert [s.header.seq for s in f.steps()] == list(range(1, step + 1))
+    f.beside(pub.close)
+
+
+def tokens_of(f: Far) -> dict[int, list[int]]:
+    """Return all tokens by handle, checked against the positions."""
+    got: dict[int, list[int]] = {}
+    for step in f.steps():
+        at = 0
+        rows = zip(step.handles.tolist(), step.positions, step.counts.tolist(), strict=True)
+        for handle, position, count in rows:
+            assert position == len(got.setdefault(handle, []))
+            got[handle] += step.tokens[at : at + count].tolist()
+            at += count
+    return got
+
+
+@pytest.mark.case("F07")
+def test_a_step_that_is_too_large_for_a_frame_goes_in_several(far: Make) -> None:
+    f = far(bounds={"lane_bytes": 1 << 20, "max_frame_bytes": 4096})
+    pub = f.publisher()
+    handles = [make_handle(0, slot, 1) for slot in range(8)]
+    tokens = np.arange(8 * 400, dtype=np.int32)
+    k = [20 if row % 2 else -1 for row in range(8)]
+    entries = 4 * 400 * 21
+    logprobs = StepLogprobs(
+        np.arange(entries, dtype=np.int32),
+        np.arange(entries, dtype=np.float32) / 8,
+        np.arange(1, 1601, dtype=np.int32),
+        k=k,
+    )
+    extras = {3: RowExtras(draft_token_ids=list(range(400)), reasoning_tokens=7)}
+    pub.publish(4, handles, tokens, [400] * 8, logprobs=logprobs, drained=[A], extras=extras)
+    assert pub.last_step == 4
+    pub.publish(5, [B], [9])
+    f.until(lambda: f.frames and f.steps()[-1].step == 5 and not pub.unacknowledged, pub.poll)
+    steps = f.steps()
+    assert max(map(len, f.frames)) <= 4096 and {step.step for step in steps} == {4, 5}
+    got = tokens_of(f)
+    assert [got[h] for h in handles[2:]] == tokens.reshape(8, 400)[2:].tolist()
+    assert got[A] == list(range(400)) and got[B] == [*range(400, 800), 9]
+    assert np.concatenate([s.lp_ids for s in steps]).tolist() == list(range(entries))
+    assert np.concatenate([s.lp_ranks for s in steps]).tolist() == list(range(1, 1601))
+    drained = [h for s in steps for h in s.handles[s.status == RowStatus.DRAINED].tolist()]
+    assert drained == [A]
+    f.beside(pub.close)
+
+
+@pytest.mark.case("F07")
+def test_a_row_that_fits_no_frame_becomes_an_error_row(far: Make) -> None:
+    f = far(bounds={"lane_bytes": 1 << 20, "max_frame_bytes": 4096})
+    pub = f.publisher()
+    logprobs = StepLogprobs(
+        np.zeros(1001, np.int32), np.zeros(1001, np.float32), np.ones(1, np.int32), k=[1000, -1]
+    )
+    pub.publish(1, [A, B], [1, 2], logprobs=logprobs, extras={1: RowExtras(custom=b"x")})
+    pub.publish(2, [A, B], [1, 3], extras={0: RowExtras(pooled=np.zeros(2000, np.float32))})
+    f.until(lambda: f.frames and f.steps()[-1].step == 2, pub.poll)
+    first, second = f.steps()
+    assert first.status.tolist() == [RowStatus.ERROR, RowStatus.OK]
+    assert first.counts.tolist() == [0, 1] and first.tokens.tolist() == [2]
+    assert second.status.tolist() == [RowStatus.ERROR, RowStatus.OK]
+    assert b"8078 bytes; a frame has at most 3584 for a row (max_frame_bytes)" in f.frames[1]
+    f.beside(pub.close)
+
+
+@pytest.mark.case("F07")
+def test_a_large_step_goes_on_where_the_lane_was_full(far: Make) -> None:
+    f = far(bounds={"lane_bytes": 8192, "max_frame_bytes": 4096}, backpressure="fail")
+    pub = f.publisher()
+    f.acks = False
+    arguments: tuple[Any, ...] = ([A, B], np.arange(20_000, dtype=np.int32), [5000, 15_000])
+    with pytest.raises(LaneFull):
+        pub.publish(3, *arguments)
+    assert pub.last_step is None and pub.unacknowledged
+    f.acks = True
+    for _ in range(1000):
+        try:
+            pub.publish(3, *arguments)
+            break
+        except LaneFull:
+            f.until(lambda: not pub.unacknowledged, pub.poll)
+    assert pub.last_step == 3
+    with pytest.raises(RowError, match="step 3 after step 3, which was taken"):
+        pub.publish(3, *arguments)
+    f.until(lambda: not pub.unacknowledged, pub.poll)
+    assert tokens_of(f) == {A: list(range(5000)), B: list(range(5000, 20_000))}
+    # a step that is given up in the middle: the next one follows, and its plain rows are sent
+    f.acks = False
+    with pytest.raises(LaneFull):
+        pub.publish(4, *arguments)
+    f.acks = True
+    f.until(lambda: not pub.unacknowledged, pub.poll)
+    pub.publish(5, [B], [7])
+    f.until(lambda: f.steps()[-1].step == 5, pub.poll)
+    assert tokens_of(f)[B][-1] == 7 and pub.last_step == 5
     f.beside(pub.close)
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import time
+from collections import deque
 from collections.abc import Callable, Mapping
 from functools import partial
 from types import TracebackType
@@ -15,8 +16,8 @@ from typing import Any
 import numpy as np
 from typing_extensions import Self
 
-from tokenpipe._core import SENT_LOOK, StepPacker
-from tokenpipe.errors import ConfigError, FrameTooLarge
+from tokenpipe._core import FRAME_OVERHEAD, SEND_FULL, SENT_LOOK, StepPacker
+from tokenpipe.errors import ConfigError, LaneLost
 from tokenpipe.extras import RowExtras
 from tokenpipe.instance import (
     ForkGuard,
@@ -32,6 +33,7 @@ from tokenpipe.wire import RankFailed, pack_control
 
 from .arrays import StepLogprobs, as_array, logprob_columns
 from .extras_columns import extras_columns
+from .step_parts import StepParts, WaitingParts
 
 BUSY_POLL_S = 0.1
 
@@ -80,18 +82,16 @@ class Publisher:
             max_frame_bytes=topology.bounds.max_frame_bytes,
             clock=clock,
         )
-        self._packer = StepPacker(
-            dp_rank,
-            tp_rank,
-            topology.slots_per_rank,
-            topology.vocab_size or (1 << 31) - 1,
-            self._lane.window,
-            as_array,
-        )
-        self._send_next = self._packer.send_next
-        patience_s = topology.timeouts.startup_s if timeout_s is None else timeout_s
+        slots, vocab_size = topology.slots_per_rank, topology.vocab_size or (1 << 31) - 1
+        window = self._lane.window
+        self._packer = StepPacker(dp_rank, tp_rank, slots, vocab_size, window, as_array)
+        self._send_next: Callable[..., int] = self._packer.send_next
+        self._most_bytes = _most_bytes(topology)
+        self._parts: WaitingParts | None = None  # of a step that is only sent in part
+        if timeout_s is None:
+            timeout_s = topology.timeouts.startup_s
         try:
-            wait_welcome(self._lane, self._instance, processor, patience_s)
+            wait_welcome(self._lane, self._instance, processor, timeout_s)
         except BaseException:
             self._lane.close(0.0)
             self._claim.release()
@@ -112,7 +112,7 @@ class Publisher:
         step_ns: int | None = None,
         extras: Mapping[int, RowExtras] | None = None,
     ) -> None:
-        """Send one step. It returns when the transport has the frame.
+        """Send one step, in several frames if need be; return when the transport has all of it.
 
         Arrays are numpy's, buffers, DLPack producers on the host, or lists, of one dimension.
 
@@ -127,11 +127,11 @@ class Publisher:
             step_ns: monotonic nanoseconds when the step's tokens were ready; None: now.
             extras: data beside tokens, by index of the row; dropped where it is not OK or FINISHED.
 
-        A token that is negative or outside the vocabulary turns its own row into an error. After
-        these exceptions nothing was sent or numbered:
+        A bad token, or a row too large for a frame, turns its own row into an error. After these
+        exceptions nothing was sent or numbered:
 
-        - `RowError` (names the wrong argument), `FrameTooLarge`, `LaneFull` (policy `fail`, or
-          `block` past `publish_s`): the step may be published again.
+        - `RowError` (names the wrong argument), `LaneFull` (policy `fail`, or `block` past
+          `publish_s`): the step may be published again; a large step then goes on where it was.
         - `LaneLost`: the processor died, and all handles are dead. Drop the batch without drained
           rows, and call `poll` until `ready`.
         - `LaneClosed`: this publisher was closed.
@@ -164,23 +164,57 @@ class Publisher:
         extras: Mapping[int, RowExtras] | None,
     ) -> None:
         """Publish a step with more than tokens, or one that the lane did not take at once."""
+        if self._parts is not None:
+            if self._parts.step == step and self._parts.sent:
+                self._send_parts(self._parts, step_ns)
+                return
+            self._give_up_parts()
         if not self._lane.ready:  # the welcome of a new processor may have come by now
             self._lane.poll()
         handles = as_array(handles, np.int64, "handles")
         more: tuple[Any, ...] = logprob_columns(logprobs, len(handles))
-        if extras:
-            more += extras_columns(extras, len(handles), counts)
+        columns = extras_columns(extras, len(handles), counts) if extras else ()
         try:
             frame = self._packer.pack_next(
-                step, step_ns, handles, tokens, counts, status, drained, *more
+                step, step_ns, handles, tokens, counts, status, drained, *more, *columns
             )
-            self._lane.send(frame, self._patience_s)
-        except FrameTooLarge as error:
-            self._packer.withdraw()
-            raise FrameTooLarge(f"step {step}: {error}") from error
+            if len(frame) <= self._most_bytes:
+                self._lane.send(frame, self._patience_s)
+                return
         except BaseException:
             self._packer.withdraw()
             raise
+        self._packer.withdraw()
+        cut = StepParts(handles, tokens, counts, status, drained, more, extras)
+        parts = WaitingParts(step, deque(cut.cut(self._most_bytes)), self._packer.last_step)
+        self._send_parts(parts, step_ns)
+
+    def _send_parts(self, parts: WaitingParts, step_ns: int | None) -> None:
+        """Send the parts of a step that wait. All of its frames have its number."""
+        self._parts, self._send_next = parts, _is_not_plain
+        packer, lane = self._packer, self._lane
+        try:
+            while parts.waiting:
+                packer.parts = parts.sent
+                seq = lane.next_seq
+                try:
+                    frame = packer.pack_next(parts.step, step_ns, *parts.waiting[0])
+                    lane.send(frame, self._patience_s)
+                finally:
+                    packer.withdraw()
+                    if lane.next_seq != seq:
+                        parts.waiting.popleft()
+                        parts.sent = True
+        except LaneLost:
+            parts.waiting.clear()
+            raise
+        finally:
+            if not parts.waiting:
+                self._give_up_parts()
+
+    def _give_up_parts(self) -> None:
+        self._parts, self._send_next = None, self._packer.send_next
+        self._packer.parts = False
 
     def poll(self) -> None:
         """Read acknowledgements, and send again what the processor asks for.
@@ -227,8 +261,11 @@ class Publisher:
 
     @property
     def last_step(self) -> int | None:
-        """The newest step that was published, or None. It is with the transport, or kept for it."""
-        return self._packer.last_step
+        """The newest step that was published, or None. It is with the transport, or kept for it.
+
+        A step of which parts wait to be sent does not count.
+        """
+        return self._packer.last_step if self._parts is None else self._parts.before
 
     @property
     def bad_tokens(self) -> int:
@@ -259,6 +296,16 @@ class Publisher:
     ) -> None:
         """Close."""
         close_at_exit(self.close, error)
+
+
+def _most_bytes(topology: Topology) -> int:
+    """Return the most bytes of a frame that a worker's lane takes."""
+    bounds = topology.bounds
+    return min(bounds.max_frame_bytes, bounds.lane_bytes - FRAME_OVERHEAD)
+
+
+def _is_not_plain(*_: Any) -> int:
+    return SEND_FULL
 
 
 def _give_back(lane: LaneSender, claim: RoleLock) -> None:
