@@ -177,3 +177,28 @@ def test_a_tokenizer_that_cannot_be_read_is_a_configuration_error(tmp_path: Path
     (tmp_path / "tokenizer.json").write_text("{")
     with pytest.raises(ConfigError, match="tokenizer"):
         make_app(state_of(tmp_path, tokenizer=tmp_path / "tokenizer.json"))
+
+
+@pytest.mark.case("F36")
+def test_whatever_escapes_is_a_500_in_openais_form(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(_self: object) -> None:
+        raise LookupError("/a/path")
+
+    state = state_of(tmp_path)
+    monkeypatch.setattr(ServerState, "require_model_card", fail)
+
+    async def call() -> httpx.Response:
+        transport = httpx.ASGITransport(app=make_app(state), raise_app_exceptions=False)
+        async with httpx.AsyncClient(transport=transport, base_url="http://it") as client:
+            return await client.post("/v1/completions", json={"prompt": "x"})
+
+    answer = asyncio.run(call())
+    assert answer.status_code == 500
+    assert answer.json()["error"] == {
+        "message": "the server failed: LookupError",
+        "type": "server_error",
+        "param": None,
+        "code": "internal",
+    }

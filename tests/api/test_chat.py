@@ -8,13 +8,19 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 
 from tests.postprocess.vocab import real
 from tests.serve.running import Running
 from tokenpipe.api.chat import ChatTemplate
 from tokenpipe.api.problems import Problem
-from tokenpipe.api.request_models import ChatMessage
+from tokenpipe.api.request_models import (
+    ChatCompletionRequest,
+    ChatMessage,
+    ChatOptions,
+    CompletionRequest,
+)
 from tokenpipe.errors import ConfigError
 from tokenpipe.postprocess import load_encoder
 
@@ -150,3 +156,87 @@ def test_template_that_refuses_or_breaks_out_is_a_400() -> None:
         ChatTemplate("{% for %}", {}, "t")
     with pytest.raises(ConfigError, match="cannot be read"):
         ChatTemplate.read(Path("/nothing/there"))
+
+
+@pytest.mark.case("F36")
+@pytest.mark.parametrize(
+    ("source", "kind"),
+    [
+        ("{{ messages[0].content + 1 }}", "TypeError"),
+        ("{{ 1 // (messages | length - 1) }}", "ZeroDivisionError"),
+        ("{% macro f() %}{{ f() }}{% endmacro %}{{ f() }}", "RecursionError"),
+        ("{{ messages[0].tool_calls[0].x }}", ""),
+        ("{{ strftime_now(messages) }}", "TypeError"),
+        ("{{ range(1000000000) | list }}", ""),
+    ],
+)
+def test_whatever_a_template_raises_is_a_400(source: str, kind: str) -> None:
+    with pytest.raises(Problem) as caught:
+        ChatTemplate(source, {}, "t").render([message("user", "x")])
+    assert (caught.value.status, caught.value.param) == (400, "messages")
+    assert caught.value.message.startswith(f"messages: the chat template fails: {kind}")
+
+
+@pytest.mark.case("F29")
+def test_a_caller_may_say_how_the_prompt_ends() -> None:
+    template = ChatTemplate(TEMPLATE + "{% if deep %}!{{ deep }}{% endif %}", {}, "t")
+    said = [message("user", "hi"), message("assistant", "well, ")]
+    begin = "<user>hi\n<assistant>well, \n"
+    assert template.render(said) == begin + "<assistant>"
+    assert template.render(said, ChatOptions(add_generation_prompt=False)) == begin
+    assert template.render(said, ChatOptions(template_kwargs={"deep": 5})).endswith("!5")
+    goes_on = ChatOptions(add_generation_prompt=False, continue_final_message=True)
+    assert template.render(said, goes_on) == begin[:-1]
+    stripping = ChatTemplate("{% for m in messages %}[{{ m.content | trim }}]{% endfor %}", {}, "t")
+    assert stripping.render(said, goes_on) == "[hi][well,"
+    for other, end in ((template, ""), (ChatTemplate("fixed", {}, "t"), "y")):
+        with pytest.raises(Problem) as caught:
+            other.render([message("assistant", end)], goes_on)
+        assert (caught.value.status, caught.value.param) == (400, "continue_final_message")
+
+
+def test_options_that_contradict_one_another_are_refused() -> None:
+    def options(**more: Any) -> ChatOptions:
+        body = {"messages": [{"role": "user", "content": "x"}], **more}
+        return ChatCompletionRequest.model_validate(body).options
+
+    assert options() == ChatOptions(template_kwargs={})
+    goes_on = ChatOptions(add_generation_prompt=False, continue_final_message=True)
+    assert options(continue_final_message=True) == goes_on._replace(template_kwargs={})
+    for more, param in (
+        ({"continue_final_message": True, "add_generation_prompt": True}, "continue_final_message"),
+        ({"chat_template_kwargs": {"messages": []}}, "chat_template_kwargs"),
+    ):
+        with pytest.raises(Problem) as caught:
+            options(**more)
+        assert (caught.value.status, caught.value.param) == (400, param)
+
+
+@pytest.mark.case("F36")
+def test_messages_that_a_template_cannot_render_over_http(parrot: Running) -> None:
+    half = {"role": "user", "content": "\ud83d"}
+    for messages in (
+        [half],
+        [{"role": "assistant", "tool_calls": [{"function": {"arguments": "{"}}]}],
+    ):
+        raw = json.dumps({"messages": messages}).encode()
+        answer = httpx.post(f"{parrot.url}/v1/chat/completions", content=raw)
+        assert answer.status_code == 400 and answer.json()["error"]["param"] == "messages"
+
+
+@pytest.mark.case("F36")
+@pytest.mark.parametrize("path", ["completions", "chat/completions"])
+def test_null_in_each_optional_field_is_no_value(parrot: Running, path: str) -> None:
+    model: Any = ChatCompletionRequest if path.startswith("chat") else CompletionRequest
+    optional = [name for name, info in model.model_fields.items() if not info.is_required()]
+    body: dict[str, Any] = dict.fromkeys(optional)
+    body |= (
+        {"messages": [{"role": "user", "content": "x"}]}
+        if model is ChatCompletionRequest
+        else {"prompt": "x"}
+    )
+    body["max_tokens"] = 2
+    assert parrot.post(f"/v1/{path}", body).status_code == 200
+    nulls = {"include_usage": None, "continuous_usage_stats": None}
+    streamed = parrot.post(f"/v1/{path}", {**body, "stream": True, "stream_options": nulls})
+    assert streamed.status_code == 200 and streamed.text.endswith("data: [DONE]\n\n")

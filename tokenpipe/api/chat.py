@@ -4,31 +4,32 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from datetime import datetime
 from pathlib import Path
-from typing import Any
 
 from jinja2 import TemplateError
-from jinja2.sandbox import ImmutableSandboxedEnvironment
 
-from tokenpipe.errors import ConfigError
+from tokenpipe.errors import ConfigError, first_line
 
+from .message_history import as_mappings
 from .problems import Problem
-from .request_models import ChatMessage
+from .request_models import ChatMessage, ChatOptions
+from .template_environment import Now, template_environment
 
 TEMPLATE_FILE = "chat_template.jinja"
 CONFIG_FILE = "tokenizer_config.json"
+DEFAULTS = ChatOptions()
 
 
 class ChatTemplate:
     """A Jinja template as Hugging Face's models have it. It runs in a sandbox."""
 
-    def __init__(self, source: str, tokens: Mapping[str, str], name: str) -> None:
+    def __init__(
+        self, source: str, tokens: Mapping[str, str], name: str, now: Now = datetime.now
+    ) -> None:
         """`tokens` are the special tokens by name, `name` the file. Raises ConfigError."""
-        environment = ImmutableSandboxedEnvironment(trim_blocks=True, lstrip_blocks=True)
-        environment.globals["raise_exception"] = _raise
-        environment.filters["tojson"] = _tojson
         try:
-            self._template = environment.from_string(source)
+            self._template = template_environment(now).from_string(source)
         except TemplateError as error:
             raise ConfigError(f"chat template {name}: {error}") from None
         self._tokens = dict(tokens)
@@ -52,18 +53,30 @@ class ChatTemplate:
         source, tokens = _config(path)
         return cls(source, tokens, str(path)) if source else None
 
-    def render(self, messages: Sequence[ChatMessage]) -> str:
+    def render(self, messages: Sequence[ChatMessage], options: ChatOptions = DEFAULTS) -> str:
         """Return the text of the prompt. Raises Problem, a 400, where the template fails."""
-        dumped = [
-            {**message.model_dump(exclude_none=True), "content": message.text}
-            for message in messages
-        ]
+        values = {
+            **self._tokens,
+            **options.template_kwargs,
+            "messages": as_mappings(messages),
+            "add_generation_prompt": options.add_generation_prompt,
+        }
         try:
-            return self._template.render(
-                messages=dumped, add_generation_prompt=True, **self._tokens
-            )
-        except TemplateError as error:
-            raise Problem(400, f"messages: {error}", param="messages") from None
+            text = self._template.render(values)
+        except Exception as error:  # whatever the template does with these messages
+            kind = "" if isinstance(error, TemplateError) else f"{type(error).__name__}: "
+            what = f"messages: the chat template fails: {kind}{first_line(error)}"
+            raise Problem(400, what, param="messages") from None
+        return _open_end(text, messages[-1].text) if options.continue_final_message else text
+
+
+def _open_end(text: str, final: str) -> str:
+    """Return the text as far as the final message goes. Raises Problem if it is not in there."""
+    for written in (final, final.strip()):
+        if written and (at := text.rfind(written)) >= 0:
+            return text[: at + len(written)]
+    what = "continue_final_message: the chat template changes the final message, or it is empty"
+    raise Problem(400, what, param="continue_final_message")
 
 
 def _config(path: Path) -> tuple[str, dict[str, str]]:
@@ -84,11 +97,3 @@ def _config(path: Path) -> tuple[str, dict[str, str]]:
         by_name = {entry.get("name"): entry.get("template") for entry in template}
         template = by_name.get("default") or ""
     return str(template), tokens
-
-
-def _raise(message: str) -> Any:
-    raise TemplateError(message)
-
-
-def _tojson(value: Any, indent: int | None = None) -> str:
-    return json.dumps(value, ensure_ascii=False, indent=indent)

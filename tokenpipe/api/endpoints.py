@@ -47,7 +47,9 @@ class Endpoints:
         body, size = await self._parser.parse(request, CompletionRequest)
         card, extra = self._check(body)
         check_choices(len(body.prompt), body.n or 1, self._api)
-        prompts = await self._off_loop.run(size, self._codec.encode_prompts, body.prompt)
+        prompts = await self._off_loop.run(
+            size, self._codec.encode_prompts, body.prompt, body.add_special_tokens
+        )
         check_ids(sum(map(len, prompts)), CompletionFormat.prompt_field, self._api)
         made: dict[int, SamplingParams] = {}  # by max_tokens, as most prompts have the same
         params = []
@@ -64,7 +66,9 @@ class Endpoints:
         body, size = await self._parser.parse(request, ChatCompletionRequest)
         card, extra = self._check(body)
         check_choices(1, body.n or 1, self._api)
-        prompt = await self._off_loop.run(size, self._codec.encode_chat, body.messages)
+        prompt = await self._off_loop.run(
+            size, self._codec.encode_chat, body.messages, body.options
+        )
         check_ids(len(prompt), ChatFormat.prompt_field, self._api)
         field = ChatFormat.prompt_field, len(prompt)
         most = max_tokens_of(body.given_max_tokens, DEFAULT_CHAT_TOKENS, field, card)

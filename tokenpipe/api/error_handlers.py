@@ -7,13 +7,14 @@ from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
 from .json_text import json_bytes
-from .problems import Problem
+from .problems import Problem, failure_of
 
 
 def add_error_handlers(app: FastAPI) -> None:
-    """Handle our problems and Starlette's own errors."""
+    """Handle our problems, Starlette's own errors, and whatever else escapes."""
     app.add_exception_handler(Problem, _problem)
     app.add_exception_handler(HTTPException, _http_error)
+    app.add_exception_handler(Exception, _failure)
 
 
 async def _problem(_request: Request, error: Exception) -> Response:
@@ -25,3 +26,8 @@ async def _problem(_request: Request, error: Exception) -> Response:
 async def _http_error(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
     return await _problem(request, Problem(error.status_code, str(error.detail)))
+
+
+async def _failure(request: Request, error: Exception) -> Response:
+    """Answer a 500. Starlette raises the error again, and the server logs it."""
+    return await _problem(request, failure_of(error))

@@ -72,6 +72,11 @@ def unavailable(message: str) -> Problem:
     return Problem(503, message, code="unavailable")
 
 
+def failure_of(error: Exception) -> Problem:
+    """Return a 500 for an error of the server. Its text may have paths: it is only in the log."""
+    return Problem(500, f"the server failed: {type(error).__name__}", code="internal")
+
+
 def of_output(output: RequestOutput, prompt_field: str) -> Problem:
     """Return the error of an output whose finish reason is "error".
 

@@ -5,16 +5,19 @@ A field that would change the response and is not served is refused by name. It 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
-from typing import Annotated, Any, Literal
+from collections.abc import Collection, Mapping, Sequence
+from types import MappingProxyType
+from typing import Annotated, Any, Literal, NamedTuple
 
 from pydantic import BaseModel, ConfigDict, Field, PlainValidator, model_validator
 
 from tokenpipe.errors import FieldError
+from tokenpipe.instance import STANDARD_FIELDS
 from tokenpipe.types import SamplingParams
 
 from .problems import Problem
 from .token_lists import Prompts, prompts_of, stop_ids_of
+from .unserved_fields import refuse_unserved
 
 MAX_N = 128
 MAX_STOPS = 16
@@ -25,28 +28,7 @@ UNION_ERRORS = {
     "content": 'must be a text, or a list of parts {"type": "text", "text": ...}',
 }
 
-# Fields that are not served, and those of their values that change nothing.
-_NEUTRAL: dict[str, tuple[Any, ...]] = {
-    "best_of": (None, 1),
-    "echo": (None, False),
-    "suffix": (None, ""),
-    "logit_bias": (None, {}),
-    "presence_penalty": (None, 0),
-    "frequency_penalty": (None, 0),
-    "repetition_penalty": (None, 1),
-    "tools": (None, []),
-    "tool_choice": (None, "none", "auto"),
-    "functions": (None, []),
-    "function_call": (None, "none", "auto"),
-    "response_format": (None, {"type": "text"}),
-    "modalities": (None, ["text"]),
-    "audio": (None,),
-    "prediction": (None,),
-    "web_search_options": (None,),
-    "guided_json": (None,),
-    "guided_regex": (None,),
-    "use_beam_search": (None, False),
-}
+_TEMPLATE_VALUES = frozenset({"messages", "add_generation_prompt"})
 
 
 class _RequestBody(BaseModel):
@@ -65,6 +47,7 @@ class StreamOptions(_RequestBody):
     """What a stream has beside its chunks."""
 
     include_usage: bool = False
+    continuous_usage_stats: bool = False  # each chunk has the usage so far
 
 
 class GenerationRequest(_RequestBody):
@@ -87,17 +70,18 @@ class GenerationRequest(_RequestBody):
     stop_token_ids: Annotated[Sequence[int], PlainValidator(stop_ids_of)] = ()
     request_id: Annotated[str, Field(min_length=1, max_length=256)] | None = None
     return_token_ids: bool = False
+    return_tokens_as_token_ids: bool = False  # names of tokens are "token_id:7"
     include_stop_str_in_output: bool = False
     skip_special_tokens: bool = True
+    spaces_between_special_tokens: bool = True
+    detokenize: bool = True
     prompt_logprobs: Annotated[int, Field(ge=0, le=20)] | None = None
     stream_interval: Annotated[int, Field(ge=1, lt=1 << 31)] = 1
     stream_interval_ms: Annotated[int, Field(ge=0, le=60_000)] = 0
 
     def refuse_what_is_not_served(self, declared: Collection[str] = ()) -> None:
         """Raise Problem, a 400 that names the field. The fields in `declared` are served."""
-        for name, value in (self.model_extra or {}).items():
-            if name in _NEUTRAL and value not in _NEUTRAL[name] and name not in declared:
-                raise Problem(400, f"{name}: not supported", param=name, code="unsupported")
+        refuse_unserved(self.model_extra or {}, declared, STANDARD_FIELDS)
         if self.stream_options is not None and not self.stream:
             raise Problem(400, "stream_options: only with stream", param="stream_options")
         if self.prompt_logprobs is not None and self.stream:
@@ -132,6 +116,8 @@ class GenerationRequest(_RequestBody):
                 stop=self.stops,
                 include_stop_str_in_output=self.include_stop_str_in_output,
                 skip_special_tokens=self.skip_special_tokens,
+                spaces_between_special_tokens=self.spaces_between_special_tokens,
+                detokenize=self.detokenize,
                 stream_interval=self.stream_interval,
                 stream_interval_ms=self.stream_interval_ms,
                 **{name: value for name, value in given.items() if value is not None},
@@ -146,6 +132,7 @@ class CompletionRequest(GenerationRequest):
     prompt: Annotated[Prompts, PlainValidator(prompts_of)]  # one text or list of ids is a list too
     max_tokens: Annotated[int, Field(ge=1, lt=1 << 31)] | None = None
     logprobs: Annotated[int, Field(ge=0, le=20)] | None = None
+    add_special_tokens: bool = True
 
     @property
     def given_max_tokens(self) -> tuple[str, int] | None:
@@ -176,6 +163,15 @@ class ChatMessage(BaseModel):
         return self.content or ""
 
 
+class ChatOptions(NamedTuple):
+    """Says how a conversation becomes a prompt."""
+
+    add_generation_prompt: bool = True
+    continue_final_message: bool = False
+    special_tokens: bool = False  # those that the tokenizer adds; a template writes its own
+    template_kwargs: Mapping[str, Any] = MappingProxyType({})
+
+
 class ChatCompletionRequest(GenerationRequest):
     """The body of POST /v1/chat/completions."""
 
@@ -184,6 +180,23 @@ class ChatCompletionRequest(GenerationRequest):
     max_completion_tokens: Annotated[int, Field(ge=1, lt=1 << 31)] | None = None
     logprobs: bool | None = None
     top_logprobs: Annotated[int, Field(ge=0, le=20)] | None = None
+    add_generation_prompt: bool | None = None
+    continue_final_message: bool = False
+    add_special_tokens: bool = False
+    chat_template_kwargs: dict[str, Any] = Field(default_factory=dict)
+
+    @property
+    def options(self) -> ChatOptions:
+        """How the conversation becomes a prompt. Raises Problem."""
+        goes_on = self.continue_final_message
+        if goes_on and self.add_generation_prompt:
+            what = "continue_final_message: not with add_generation_prompt"
+            raise Problem(400, what, param="continue_final_message")
+        if ours := _TEMPLATE_VALUES.intersection(self.chat_template_kwargs):
+            what = f"chat_template_kwargs: the server sets {', '.join(sorted(ours))}"
+            raise Problem(400, what, param="chat_template_kwargs")
+        asked = not goes_on if self.add_generation_prompt is None else self.add_generation_prompt
+        return ChatOptions(asked, goes_on, self.add_special_tokens, self.chat_template_kwargs)
 
     @property
     def given_max_tokens(self) -> tuple[str, int] | None:

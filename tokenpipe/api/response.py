@@ -24,7 +24,7 @@ from tokenpipe.types import FinishReason, RequestOutput, SamplingParams
 from .formats import ENTRIES_AT_ONCE, ChoiceBuffer, EndpointFormat
 from .json_text import json_bytes
 from .merge import merged
-from .problems import PROMPT, Problem, of_output, unavailable
+from .problems import PROMPT, Problem, failure_of, of_output, unavailable
 from .request_id import id_header
 from .server_state import ServerState
 from .slices import Slices, joined
@@ -123,6 +123,9 @@ class GenerationResponse(Response):
             await self._send_problem(send, problem)
         except TokenpipeError as error:  # the engine is gone
             await self._send_problem(send, unavailable(first_line(error)))
+        except Exception as error:
+            _log.exception("request %s: the server failed", self._job.request_id)
+            await self._send_problem(send, failure_of(error))
         except asyncio.CancelledError:
             if self._ending is not None:
                 await self._send_problem(send, self._ending)

@@ -17,9 +17,9 @@ from tokenpipe.postprocess import Encoder, load_encoder
 from tokenpipe.topology import Topology
 from tokenpipe.types import RequestOutput
 
-from .chat import ChatTemplate
+from .chat import DEFAULTS, ChatTemplate
 from .problems import Problem
-from .request_models import ChatMessage
+from .request_models import ChatMessage, ChatOptions
 from .token_lists import Prompts
 
 
@@ -28,13 +28,18 @@ class TextCodec(Protocol):
 
     finds_stops: bool  # whether stop strings can be found
 
-    def encode_prompts(self, prompts: Prompts) -> Sequence[Sequence[int]]:
+    def encode_prompts(
+        self, prompts: Prompts, special_tokens: bool = True
+    ) -> Sequence[Sequence[int]]:
         """Return the token ids of each prompt. Prompts that are ids stay as they are.
 
-        Raises Problem. A thread of its own may call this.
+        `special_tokens`: a text gets those that the tokenizer adds. Raises Problem. A thread of its
+        own may call this and the next one.
         """
 
-    def encode_chat(self, messages: Sequence[ChatMessage]) -> Sequence[int]:
+    def encode_chat(
+        self, messages: Sequence[ChatMessage], options: ChatOptions = DEFAULTS
+    ) -> Sequence[int]:
         """Return the token ids of a conversation. Raises Problem."""
 
     def text(self, output: RequestOutput) -> str:
@@ -52,7 +57,9 @@ class PlainTextCodec:
     def __init__(self, takes_text: bool) -> None:
         self._takes_text = takes_text
 
-    def encode_prompts(self, prompts: Prompts) -> Sequence[Sequence[int]]:
+    def encode_prompts(
+        self, prompts: Prompts, special_tokens: bool = True
+    ) -> Sequence[Sequence[int]]:
         """Return the bytes of each text in UTF-8. Raises Problem where text is not taken."""
         return [self._encode(p, "prompt") if isinstance(p, str) else p for p in prompts]
 
@@ -63,10 +70,17 @@ class PlainTextCodec:
         ids = np.frombuffer(text.encode(), np.uint8).astype(np.int32)
         return array("i", ids.tobytes())
 
-    def encode_chat(self, messages: Sequence[ChatMessage]) -> Sequence[int]:
+    def encode_chat(
+        self, messages: Sequence[ChatMessage], options: ChatOptions = DEFAULTS
+    ) -> Sequence[int]:
         """Return the bytes of the conversation: a line for each message, its role in front."""
-        text = "".join(f"{message.role}: {message.text}\n" for message in messages)
-        return self._encode(f"{text}assistant:", "messages")
+        if options.template_kwargs:
+            name = "chat_template_kwargs"
+            raise Problem(400, f"{name}: the server has no chat template", param=name)
+        text = "\n".join(f"{message.role}: {message.text}" for message in messages)
+        if not options.continue_final_message:
+            text += "\nassistant:" if options.add_generation_prompt else "\n"
+        return self._encode(text, "messages")
 
     def text(self, output: RequestOutput) -> str:
         """Return each token id in decimal, behind a space."""
@@ -87,22 +101,26 @@ class TokenizerCodec:
         self._encoder = encoder
         self._template = template
 
-    def encode_prompts(self, prompts: Prompts) -> Sequence[Sequence[int]]:
+    def encode_prompts(
+        self, prompts: Prompts, special_tokens: bool = True
+    ) -> Sequence[Sequence[int]]:
         """Return the token ids of each text. Raises Problem for a text without a token."""
         if not isinstance(prompts[0], str):
             return cast("Sequence[Sequence[int]]", prompts)
-        encoded = self._encoder.encode(prompts)
+        encoded = self._encoder.encode(prompts, special_tokens)
         if not all(encoded):
             raise Problem(400, "prompt: the text has no token", param="prompt")
         return encoded
 
-    def encode_chat(self, messages: Sequence[ChatMessage]) -> Sequence[int]:
+    def encode_chat(
+        self, messages: Sequence[ChatMessage], options: ChatOptions = DEFAULTS
+    ) -> Sequence[int]:
         """Return the token ids of the text that the model's template makes of a conversation."""
         if self._template is None:
             what = "messages: the model has no chat template; /v1/completions takes prompts"
             raise Problem(400, what, param="messages", code="no_chat_template")
-        text = self._template.render(messages)
-        (ids,) = self._encoder.encode([text], special_tokens=False)  # the template writes them
+        text = self._template.render(messages, options)
+        (ids,) = self._encoder.encode([text], options.special_tokens)
         return ids
 
     def text(self, output: RequestOutput) -> str:

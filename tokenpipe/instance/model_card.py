@@ -21,6 +21,11 @@ MAX_LENGTH = (1 << 31) - 1
 
 STANDARD_FIELDS = frozenset(
     {
+        "add_generation_prompt",
+        "add_special_tokens",
+        "chat_template_kwargs",
+        "continue_final_message",
+        "detokenize",
         "ignore_eos",
         "include_stop_str_in_output",
         "logprobs",
@@ -35,8 +40,10 @@ STANDARD_FIELDS = frozenset(
         "prompt_logprobs",
         "request_id",
         "return_token_ids",
+        "return_tokens_as_token_ids",
         "seed",
         "skip_special_tokens",
+        "spaces_between_special_tokens",
         "stop",
         "stop_token_ids",
         "stream",
