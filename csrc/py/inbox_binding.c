@@ -5,6 +5,7 @@
 #include "py/items_binding.h"
 #include "py/stream_park_binding.h"
 #include "py/stream_waiter_binding.h"
+#include "buffer.h"
 
 #include <structmember.h>
 
@@ -125,36 +126,50 @@ static void own(tp_inbox *inbox) {
         }
     }
     inbox->woken_count = parked;
-    for (uint32_t i = 0; i < inbox->note_count; i++) {
+    for (uint32_t i = inbox->kept_notes; i < inbox->note_count; i++) {
         Py_INCREF(tp_stream_object(inbox->notes[i].stream));
     }
 }
 
-static void disown(tp_inbox *inbox) {
+static void disown_woken(tp_inbox *inbox) {
     while (inbox->woken_count > 0) {
         Py_DECREF(tp_stream_object(inbox->woken[--inbox->woken_count]));
     }
+}
+
+static void disown_notes(tp_inbox *inbox) {
+    inbox->kept_notes = 0;
     while (inbox->note_count > 0) {
         Py_DECREF(tp_stream_object(inbox->notes[--inbox->note_count].stream));
     }
 }
 
+/* Makes room in the list `wake` for all streams that a frame may wake, so that no stream stays out of it. */
+static tp_result reserve_wake(Inbox *self, uint32_t rows) {
+    return tp_buffer_grow(&self->wake, sizeof *self->wake, &self->wake_capacity,
+                          self->wake_count + (uint64_t)rows);
+}
+
 /* Applies a parsed frame, and wakes consumers. If a row failed, the consumers of the rows before it are
  * woken. */
 static PyObject *apply(Inbox *self, const tp_output_view *view) {
-    const tp_result result = tp_inbox_feed(&self->inbox, view);
-    own(&self->inbox);
-    int bad = 0;
-    for (uint32_t i = 0; i < self->inbox.woken_count && !bad; i++) {
-        bad = tp_stream_rouse(tp_stream_object(self->inbox.woken[i])) < 0;
+    tp_inbox *inbox = &self->inbox;
+    tp_result result = reserve_wake(self, view->rows);
+    if (result != TP_OK) {
+        return tp_raise(self->state, result, "OutputFrame");
     }
-    PyObject *notes = NULL;
-    if (!bad && result != TP_OK) {
-        (void)tp_raise(self->state, result, "OutputFrame");
-    } else if (!bad) {
-        notes = notes_of(&self->inbox);
+    result = tp_inbox_feed(inbox, view);
+    own(inbox);
+    for (uint32_t i = 0; i < inbox->woken_count; i++) {
+        (void)tp_stream_rouse(tp_stream_object(inbox->woken[i])); /* there is room */
     }
-    disown(&self->inbox);
+    disown_woken(inbox);
+    PyObject *notes = result == TP_OK ? notes_of(inbox) : tp_raise(self->state, result, "OutputFrame");
+    if (notes == NULL) {
+        inbox->kept_notes = inbox->note_count;
+    } else {
+        disown_notes(inbox);
+    }
     return notes;
 }
 

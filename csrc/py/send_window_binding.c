@@ -60,6 +60,14 @@ static inline int is_closed(const SendWindow *self) {
     return self->window.next.receiver == 0 || self->life != self->state->forks || self->put == NULL;
 }
 
+/* Whether put() runs, with RuntimeError. Another frame would get the number of the one that is put. */
+static inline int is_sending(const SendWindow *self) {
+    if (self->sending) {
+        PyErr_SetString(PyExc_RuntimeError, "a frame is being sent: its put() must not send another");
+    }
+    return self->sending;
+}
+
 /* 1: taken. 0: not now. -1: an exception. */
 static TP_HOT int hand_over(SendWindow *self, PyObject *frame) {
     if (self->put_is_socket) {
@@ -90,8 +98,7 @@ TP_HOT int tp_py_window_send(SendWindow *self, PyObject *frame) {
     if (is_closed(self)) {
         return TP_CLOSED;
     }
-    if (self->sending) { /* this frame has the number of the one that is being put */
-        PyErr_SetString(PyExc_RuntimeError, "a frame is being sent: its put() must not send another");
+    if (is_sending(self)) {
         return -1;
     }
     const enum tp_sent admitted = tp_send_window_admit(&self->window, size_of(frame));
@@ -109,9 +116,6 @@ TP_HOT int tp_py_window_send(SendWindow *self, PyObject *frame) {
     self->sending = 0;
     if (taken <= 0) {
         return taken == 0 ? (int)TP_REFUSED : -1;
-    }
-    if (reserve(self) < 0) { /* again, because put() may have run Python code that filled the ring */
-        return -1;
     }
     return tp_send_window_sent(&self->window, Py_NewRef(frame), size_of(frame));
 }
@@ -132,7 +136,7 @@ static PyObject *window_send(SendWindow *self, PyObject *frame) {
 }
 
 static PyObject *window_push(SendWindow *self, PyObject *frame) {
-    if (check_bytes(frame) < 0 || reserve(self) < 0) {
+    if (check_bytes(frame) < 0 || is_sending(self) || reserve(self) < 0) {
         return NULL;
     }
     tp_send_window_keep(&self->window, Py_NewRef(frame), size_of(frame));

@@ -159,12 +159,14 @@ static tp_result apply(tp_inbox *inbox, tp_stream *stream, row *row) {
         remove_stream(inbox, stream, TP_NOTE_APART, row->offset);
         return TP_OK;
     }
-    TP_TRY(append(inbox, stream, row));
-    end_stream(inbox, stream, row);
-    if (!was_ready && tp_stream_ready(stream)) {
+    const tp_result result = append(inbox, stream, row);
+    if (result == TP_OK) {
+        end_stream(inbox, stream, row);
+    }
+    if (!was_ready && tp_stream_ready(stream)) { /* perhaps by a part of a row for which there is no memory */
         inbox->woken[inbox->woken_count++] = stream;
     }
-    return TP_OK;
+    return result;
 }
 
 static inline lengths lengths_of(const tp_output_view *v, uint32_t i) {
@@ -217,9 +219,11 @@ static inline row read_row(const tp_output_view *v, uint32_t i, const cursor *at
 }
 
 tp_result tp_inbox_feed(tp_inbox *inbox, const tp_output_view *view) {
-    inbox->woken_count = inbox->note_count = 0;
+    inbox->woken_count = 0;
+    inbox->note_count = inbox->kept_notes;
     TP_TRY(tp_buffer_grow(&inbox->woken, sizeof(tp_stream *), &inbox->woken_capacity, view->rows));
-    TP_TRY(tp_buffer_grow(&inbox->notes, sizeof *inbox->notes, &inbox->note_capacity, view->rows));
+    TP_TRY(tp_buffer_grow(&inbox->notes, sizeof *inbox->notes, &inbox->note_capacity,
+                          inbox->kept_notes + (uint64_t)view->rows));
     inbox->frames++;
     inbox->depth = view->rows == 0 ? 0 : view->tokens / view->rows;
     inbox->rows += view->rows;

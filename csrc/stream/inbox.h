@@ -27,11 +27,12 @@ typedef struct tp_note {
 typedef struct tp_inbox {
     tp_stream_map map;
     size_t stream_bytes; /* most bytes that may wait in a stream */
-    /* The results of the last feed. The next feed empties both lists. */
+    /* The results of the last feed. The next feed empties both lists, except the kept notes. */
     tp_stream **woken; /* streams that have become ready */
     uint32_t woken_count, woken_capacity;
     tp_note *notes;
     uint32_t note_count, note_capacity;
+    uint32_t kept_notes; /* the caller could not use these notes of earlier feeds, and gets them again */
     uint64_t frames, rows, tokens, repeated_tokens, ahead_rows, unknown_rows;
     uint32_t depth; /* tokens per row of the last frame */
 } tp_inbox;

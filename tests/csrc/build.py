@@ -15,6 +15,10 @@ FLAGS = (
 ).split()
 
 
+# Flags with which tests/csrc/failing.h lets allocations fail.
+WRAPPED = [f"-Wl,--wrap={name}" for name in ("malloc", "calloc", "realloc", "aligned_alloc")]
+
+
 def clean_environment() -> dict[str, str]:
     """Return the environment without the sanitizers that `make test-c` preloads for Python."""
     return {k: v for k, v in os.environ.items() if k not in ("LD_PRELOAD", "ASAN_OPTIONS")}

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "check.h"
+#include "failing.h"
 #include "table/extras.h"
 #include "table/table.h"
 #include "table/table_bind.h"
@@ -12,38 +13,14 @@
 #include "table/table_feed.h"
 #include "table/table_finish.h"
 #include "table/table_flush.h"
+#include "table/table_pace.h"
 #include "table/table_shed.h"
 #include "text/vocab.h"
 #include "wire/output.h"
 #include "wire/step.h"
 
 enum { SLOTS = 6, STEPS = 12, VOCAB = 64, PER_ROW = 2, TOP_K = 1 };
-
-/* ---- the allocation that fails; the linker puts these in place of the real functions ---- */
-
-static long countdown = -1; /* allocations until one fails; negative: none fails */
-static int armed, failed;
-
-static int fails(void) {
-    const int now = armed && countdown >= 0 && countdown-- == 0;
-    failed |= now;
-    return now;
-}
-
-void *__real_malloc(size_t size);
-void *__real_calloc(size_t n, size_t size);
-void *__real_realloc(void *old, size_t size);
-void *__real_aligned_alloc(size_t alignment, size_t size);
-void *__wrap_malloc(size_t size);
-void *__wrap_calloc(size_t n, size_t size);
-void *__wrap_realloc(void *old, size_t size);
-void *__wrap_aligned_alloc(size_t alignment, size_t size);
-void *__wrap_malloc(size_t size) { return fails() ? NULL : __real_malloc(size); }
-void *__wrap_calloc(size_t n, size_t size) { return fails() ? NULL : __real_calloc(n, size); }
-void *__wrap_realloc(void *old, size_t size) { return fails() ? NULL : __real_realloc(old, size); }
-void *__wrap_aligned_alloc(size_t alignment, size_t size) {
-    return fails() ? NULL : __real_aligned_alloc(alignment, size);
-}
+enum { FINISH, SHED, CLOSE }; /* how the scenario ends */
 
 /* ---- the scenario ---- */
 
@@ -71,19 +48,6 @@ static void make_vocab(tp_vocab *vocab) {
     CHECK(tp_vocab_init(vocab, VOCAB, flags, &words, NULL, NULL, 1, 0) == TP_OK);
 }
 
-/* Calls something that may fail for want of memory, and calls it once more if it did. */
-#define TRY_AGAIN(call)                  \
-    do {                                 \
-        armed = 1;                       \
-        tp_result try_result = (call);   \
-        if (try_result == TP_E_MEMORY) { \
-            CHECK(failed);               \
-            try_result = (call);         \
-        }                                \
-        armed = 0;                       \
-        CHECK(try_result == TP_OK);      \
-    } while (0)
-
 static void bind_slot(scenario *s, uint32_t slot) {
     const uint32_t stop_size = 3;
     const tp_text_options text = {
@@ -92,6 +56,7 @@ static void bind_slot(scenario *s, uint32_t slot) {
                           .key = slot,
                           .max_tokens = 1000,
                           .pace = slot == 1 ? 3 : 1,
+                          .pace_ms = slot == 3 ? 1 : 0,
                           .text = slot % 2 == 0 ? &text : NULL};
     TRY_AGAIN(tp_table_bind(&s->table, &bind));
 }
@@ -163,7 +128,14 @@ static void receive(scenario *s, const tp_output_rows *rows) {
 
 static void flush(scenario *s, uint64_t max_bytes) {
     tp_output_rows rows;
+    tp_table_release(&s->table, UINT64_MAX / 2);
     TRY_AGAIN(tp_table_flush(&s->table, 0, max_bytes, 0, &rows));
+    if (rows.rows > 1) { /* as if there were no memory for the frame */
+        const uint32_t before = rows.rows, bytes = rows.text_bytes;
+        tp_table_keep_flush(&s->table, 0, &rows);
+        TRY_AGAIN(tp_table_flush(&s->table, 0, max_bytes, 0, &rows));
+        CHECK(rows.rows == before && rows.text_bytes == bytes);
+    }
     if (rows.rows > 0) {
         receive(s, &rows);
     }
@@ -207,7 +179,7 @@ static void finish(scenario *s) {
 }
 
 /* Runs the scenario with the n-th allocation failing. Returns whether one failed. */
-static int run(long n, int shed) {
+static int run(long n, int way) {
     scenario s = {.finish = {0}};
     failed = 0;
     make_vocab(&s.vocab);
@@ -235,7 +207,10 @@ static int run(long n, int shed) {
             flush(&s, step == 3 ? 200 : 1 << 20);
         }
     }
-    if (shed) {
+    if (way == CLOSE) {
+        TRY_AGAIN(tp_client_close(&s.table, 0));
+        check_account(&s);
+    } else if (way == SHED) {
         const tp_error_text error = {TP_ERROR_SLOW, "the client is too slow", "", 22, 0};
         TRY_AGAIN(tp_client_shed(&s.table, 0, &error));
         for (int i = 0; i < 200 && s.table.clients[0].dirty_count > 0; i++) {
@@ -251,9 +226,9 @@ static int run(long n, int shed) {
 }
 
 int main(void) {
-    for (int shed = 0; shed < 2; shed++) {
+    for (int way = FINISH; way <= CLOSE; way++) {
         long n = 0;
-        while (run(n, shed)) {
+        while (run(n, way)) {
             n++;
         }
         CHECK(n > 30); /* the scenario allocates more often than that */

@@ -4,19 +4,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tests.csrc.build import build, run
+import pytest
 
-WRAPPED = ("malloc", "calloc", "realloc", "aligned_alloc")
+from tests.csrc.build import WRAPPED, build, run
 
 
+@pytest.mark.case("F19")
 def test_without_memory_the_account_stays_right(tmp_path: Path) -> None:
-    program = build(
-        tmp_path,
-        "test_table_memory",
-        "buffer.c",
-        "wire",
-        "text",
-        "table",
-        flags=[f"-Wl,--wrap={name}" for name in WRAPPED],
-    )
+    folders = ("wire", "text", "table")
+    program = build(tmp_path, "test_table_memory", "buffer.c", *folders, flags=WRAPPED)
     assert run(program) == "ok\n"
