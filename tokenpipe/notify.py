@@ -32,6 +32,7 @@ class Notifier:
         self._end = end
         self._clock = clock
         self._last_sign = float("-inf")
+        self._problem = ""
 
     @classmethod
     def inherited(cls) -> Notifier:
@@ -59,17 +60,28 @@ class Notifier:
         """Send plain values that the supervisor needs before this process is ready."""
         self._send({"facts": facts})
 
-    def watchdog(self) -> None:
-        """Send a sign of life, at most every 0.25 s. It is cheap: a loop may call it each time."""
+    def watchdog(self) -> bool:
+        """Send a sign of life, at most every 0.25 s. It is cheap: a loop may call it each time.
+
+        Return whether it was sent.
+        """
         now = self._clock()
-        if now - self._last_sign >= WATCHDOG_S:
-            self._last_sign = now
-            self._send({"watchdog": 1})
+        if now - self._last_sign < WATCHDOG_S:
+            return False
+        self._last_sign = now
+        self._send({"watchdog": 1})
+        return True
 
     def failed(self, failure: str) -> None:
         """Send why this process cannot go on, just before it ends."""
         raw = failure.encode(errors="replace")
         self._send({"failed": raw[-FAILURE_BYTES:].decode(errors="ignore")})
+
+    def problem(self, what: str) -> None:
+        """Send what is wrong although this process serves; "" ends it. Send each change once."""
+        if what != self._problem:
+            self._problem = what
+            self._send({"problem": what})
 
     def left(self, pid: int) -> None:
         """Send that a fork of this process ended, so that it does not count as silent."""

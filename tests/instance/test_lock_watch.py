@@ -38,7 +38,7 @@ def no_descriptors(spare: int = 0) -> Iterator[None]:
     highest = os.dup(0)
     os.close(highest)
     taken = []
-    resource.setrlimit(resource.RLIMIT_NOFILE, (min(soft, highest + 8), hard))
+    resource.setrlimit(resource.RLIMIT_NOFILE, (min(soft, highest + 16), hard))
     try:
         with pytest.raises(OSError, match="Too many open files"):
             while True:

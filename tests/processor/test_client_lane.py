@@ -8,9 +8,11 @@ from pathlib import Path
 
 import pytest
 
+from tests.conftest import Clock
 from tests.processor.rig import Rig, Row
 from tests.processor.shell import Client, Shell
 from tokenpipe.processor.client_lane import OutputSender
+from tokenpipe.transport import timing
 from tokenpipe.wire import OpenClient
 
 WINDOW = 16384
@@ -158,3 +160,19 @@ def test_closing_says_what_was_not_confirmed(o: ClientRig) -> None:
     o.rig.feed(Row(h, [6]))
     o.turn()
     assert o.sender.close(0.05) == 1
+
+
+@pytest.mark.case("F04")
+def test_a_client_that_runs_and_never_welcomes_is_named_after_a_deadline(
+    o: ClientRig, clock: Clock
+) -> None:
+    opened, shell = OpenClient(1, 77), o.shell
+    claim = shell.instance.claim("client", "1")
+    sender = OutputSender(shell.instance, shell.topology, 0, opened, clock)
+    assert sender.lane.unheard(clock.advance(timing.UNHEARD_S - 0.1)) == ""
+    said = sender.lane.unheard(clock.advance(0.1))
+    assert said == "lane o0.1: client 1 runs but does not answer"
+    o.until(lambda: o.sender.lane.ready)
+    assert o.sender.lane.unheard(time.monotonic() + 1000.0) == ""  # a stopped client has its lane
+    sender.close(0.0)
+    claim.release()

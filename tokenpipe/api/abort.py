@@ -16,6 +16,8 @@ from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
+from tokenpipe.instance import Upkeep
+
 ANSWER_S = 0.5  # so long a worker may take to answer
 QUESTION_BYTES = 4096
 
@@ -29,23 +31,43 @@ class AbortSocket:
         self._abort = abort
         self._path = Path()
         self._sock: socket.socket | None = None
+        self._upkeep = Upkeep(directory, owns=False)
 
     def open(self) -> None:
         """Bind the socket and answer questions from now on."""
         self._remove_dead()
         self._path = self._directory / f"a{secrets.token_hex(4)}"
-        self._sock = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
-        self._sock.setblocking(False)
-        self._sock.bind(os.fspath(self._path))
-        asyncio.get_running_loop().add_reader(self._sock.fileno(), self._answer)
+        self._bind()
+        self._upkeep.add(self._path.name, self._bind)
+
+    def keep(self) -> None:
+        """Bind the socket again if another program removed its file. Call it often."""
+        self._upkeep.look(lambda: True)
+
+    def _bind(self) -> None:
+        sock = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+        try:
+            sock.setblocking(False)
+            sock.bind(os.fspath(self._path))
+        except BaseException:
+            sock.close()
+            raise
+        self._unbind()
+        self._sock = sock
+        asyncio.get_running_loop().add_reader(sock.fileno(), self._answer)
+
+    def _unbind(self) -> None:
+        if self._sock is not None:
+            asyncio.get_running_loop().remove_reader(self._sock.fileno())
+            self._sock.close()
+            self._sock = None
 
     def close(self) -> None:
         """Close the socket and remove its file. A second call does nothing."""
         if self._sock is not None:
-            asyncio.get_running_loop().remove_reader(self._sock.fileno())
-            self._sock.close()
+            self._upkeep.remove(self._path.name)
+            self._unbind()
             self._path.unlink(missing_ok=True)
-            self._sock = None
 
     def _answer(self) -> None:
         assert self._sock is not None

@@ -126,6 +126,7 @@ class ServerState:
         notifier = self.settings.notifier
         while True:
             notifier.watchdog()
+            self.abort_socket.keep()
             now = time.monotonic()
             for response in list(self._responses):
                 response.check(now)

@@ -20,12 +20,14 @@ from .names import (
 )
 from .role_lock import RoleLock
 from .runtime_dir import default_base
-from .sweep import HEALTH_FILE, Swept, sweep
+from .sweep import HEALTH_FILE, MODEL_CARD_FILE, Swept, sweep
+from .upkeep import Upkeep
 
 __all__ = [
     "ENDPOINT_VARIABLE",
     "HEALTH_FILE",
     "HEALTH_S",
+    "MODEL_CARD_FILE",
     "STANDARD_FIELDS",
     "ForkGuard",
     "Health",
@@ -36,6 +38,7 @@ __all__ = [
     "Reservation",
     "RoleLock",
     "Swept",
+    "Upkeep",
     "close_at_exit",
     "command_lane",
     "default_base",

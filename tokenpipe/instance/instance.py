@@ -5,14 +5,15 @@ from __future__ import annotations
 import json
 import os
 import secrets
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 from tokenpipe.errors import ConfigError, LaneBusy, LaneLost
 
 from . import role_lock as locks
-from .guard import ForkGuard
+from .atomic_write import write_whole
+from .guard import ForkGuard, current_process
 from .lock_watch import LockWatch
 from .names import USUAL_LANE, check_room, directory_name, lock_name
 from .role_lock import RoleLock
@@ -26,6 +27,7 @@ from .sweep import (
     remove_files,
     remove_logs,
 )
+from .upkeep import Upkeep
 
 ENDPOINT_VARIABLE = "TOKENPIPE_ENDPOINT"
 _MAX_INFO_BYTES = 1 << 20
@@ -49,6 +51,10 @@ class Instance:
         self.id: int = info["instance"]
         self._owner = owner
         self._watches: dict[tuple[str, str], LockWatch] = {}
+        self._upkeep = Upkeep(directory, owns=owner is not None)
+        if owner is not None:
+            self._upkeep.add_lock(owner)
+            self._upkeep.add_text(INFO_FILE, _info_text(info))
         self._guard = ForkGuard()
 
     @classmethod
@@ -76,7 +82,7 @@ class Instance:
             "pid": os.getpid(),
             "name": name or directory.name,
         }
-        _write_info(directory, full)
+        write_whole(directory / INFO_FILE, _info_text(full))
         return cls(directory, full, owner)
 
     @classmethod
@@ -105,7 +111,9 @@ class Instance:
 
     def claim(self, role: str, rank: str, note: str = "") -> RoleLock:
         """Take a role for this process. Raises LaneBusy naming its holder."""
-        return locks.take(self.directory / lock_name(role, rank), note, self.id)
+        lock = locks.take(self.directory / lock_name(role, rank), note, self.id)
+        self._upkeep.add_lock(lock)
+        return lock
 
     def own(self, role: str, rank: str) -> RoleLock | None:
         """Return this process's lock of a role, or None where it has none."""
@@ -128,6 +136,36 @@ class Instance:
         """Whether the pipeline of this instance lives."""
         return self.alive(*OWNER)
 
+    # --- files that another program may remove ---
+
+    def keep(self) -> None:
+        """Make this process's files again where they are missing. Call it often: it is cheap.
+
+        Call it in the thread that uses the lanes.
+        """
+        if self._guard.pid == current_process():
+            self._upkeep.look(lambda: self.alive(*OWNER))
+
+    def restore(self) -> None:
+        """Make the files of this process that are missing now, without waiting for a second look.
+
+        For the creator: it knows that the instance is not closed.
+        """
+        self._guard.check("Instance")
+        self._upkeep.restore()
+
+    def keep_text(self, name: str) -> None:
+        """Keep a file of the directory as it is now. Raises OSError where it cannot be read."""
+        self._upkeep.add_text(name, (self.directory / name).read_text())
+
+    def keep_socket(self, name: str, again: Callable[[], None]) -> None:
+        """Keep a socket; `again` binds it again. `forget_socket` ends this."""
+        self._upkeep.add(name, again)
+
+    def forget_socket(self, name: str) -> None:
+        """Keep a socket no longer."""
+        self._upkeep.remove(name)
+
     def note(self, role: str, rank: str) -> str:
         """Return the note that the role's last holder wrote."""
         return locks.note(self.directory / lock_name(role, rank))
@@ -143,6 +181,7 @@ class Instance:
         if self._owner is None:
             return []
         self._guard.check("Instance")
+        self._upkeep = Upkeep(self.directory, owns=False)  # keeps nothing any more
         # A reservation keeps the directory longer than this instance lives.
         remove_files(self.directory, {self._owner.path.name, lock_name(*SUPERVISOR)})
         # The owner's lock goes last: until then no other instance can use this name.
@@ -163,6 +202,8 @@ class Reservation:
     def __init__(self, directory: Path, claim: RoleLock) -> None:
         self.directory = directory
         self._claim = claim
+        self._upkeep = Upkeep(directory, owns=True)
+        self._upkeep.add_lock(claim)
         self._guard = ForkGuard()
 
     @classmethod
@@ -181,6 +222,10 @@ class Reservation:
                 raise LaneBusy(f"instance {name!r} in {base} is already running: process {owner}")
             return cls(directory, claim)
 
+    def keep(self) -> None:
+        """Make the directory and its lock again where they were removed. Call it often."""
+        self._upkeep.look(lambda: True)
+
     def clear(self) -> None:
         """Remove the files that a dead engine left. Do nothing while an engine lives."""
         self._guard.check("Reservation")
@@ -190,6 +235,7 @@ class Reservation:
     def close(self, *, logs: bool = False) -> None:
         """Release the directory and remove it unless it is in use; `logs`: remove its logs too."""
         self.clear()
+        self._upkeep = Upkeep(self.directory, owns=False)
         if logs:
             remove_logs(self.directory)
         self._claim.path.unlink(missing_ok=True)
@@ -242,13 +288,8 @@ def _make_directory(base: Path, name: str | None, longest_lane: str) -> Path:
         return directory
 
 
-def _write_info(directory: Path, info: Mapping[str, Any]) -> None:
-    whole = directory / INFO_FILE
-    part = directory / f"{INFO_FILE}.part"
-    descriptor = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o600)
-    with os.fdopen(descriptor, "w", encoding="utf-8") as file:
-        json.dump(info, file, indent=1)
-    part.replace(whole)  # a reader sees the whole file or none
+def _info_text(info: Mapping[str, Any]) -> str:
+    return json.dumps(info, indent=1)
 
 
 def _read_info(directory: Path) -> dict[str, Any]:

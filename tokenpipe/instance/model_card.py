@@ -134,7 +134,8 @@ class ModelCardReader:
     def read(self) -> ModelCard | None:
         """Return the present card, None while there is none: no worker has been ready yet.
 
-        The file is read again only where it has been replaced.
+        The file is read again only where it has been replaced. If the system does not let it be
+        read, for want of descriptors, say, the last card stays.
         """
         try:
             status = self._path.stat()
@@ -144,4 +145,6 @@ class ModelCardReader:
                 self._identity = identity
         except FileNotFoundError:
             self._identity, self._card = (0, 0), None
+        except OSError:
+            return self._card
         return self._card

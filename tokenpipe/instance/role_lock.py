@@ -50,6 +50,18 @@ class RoleLock:
         """Whether the calling thread is the last one that called `attend`."""
         return self._attends == threading.get_ident()
 
+    @property
+    def held(self) -> bool:
+        """Whether `release` was not called yet."""
+        return bool(self._fds)
+
+    @property
+    def in_place(self) -> bool:
+        """Whether the file is at its path, so that all who come later find the lock."""
+        with _lock:
+            foreign = self._pid != current_process()
+            return foreign or not self._fds or _is_at(self._files, self.path)
+
     def keep(self) -> bool:
         """Make the file again if it was removed, and lock it. Return whether a file was made.
 
@@ -58,7 +70,7 @@ class RoleLock:
         again. A call after `release`, or in a forked child, does nothing.
         """
         with _lock:
-            if not self._fds or self._pid != current_process() or _is_at(self._files, self.path):
+            if self.in_place:
                 return False
             fd = os.open(self.path, _LOCK_FLAGS | os.O_CREAT, 0o600)
             try:

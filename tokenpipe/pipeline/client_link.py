@@ -71,6 +71,10 @@ class ClientLink:
             return self._submits.next_deadline
         return min(self._submits.next_deadline, self._output.next_deadline)
 
+    def problem(self) -> str:
+        """Return what is wrong with the lane to the client; "" where nothing is."""
+        return "" if self._output is None else self._output.unheard(self._clock())
+
     def client_changes(self) -> Iterator[tuple[int, str]]:
         """Yield (incarnation, "") for a client that has come, (0, reason) for one that has left."""
         self._submits.tick(self._clock())

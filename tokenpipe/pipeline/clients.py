@@ -62,6 +62,11 @@ class Clients:
         """Return the commands that announce the present clients to a new processor."""
         return [OpenClient(link.index, link.client) for link in self._links if link.client]
 
+    @property
+    def problems(self) -> dict[str, str]:
+        """The clients that run and do not answer, with what is wrong."""
+        return {f"client {link.index}": said for link in self._links if (said := link.problem())}
+
     def serve(self) -> Iterator[Event | OpenClient | CloseClient]:
         """Read all clients. Yield events for the engine and commands for all processors."""
         for link in self._links:

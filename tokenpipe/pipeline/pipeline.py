@@ -13,7 +13,7 @@ from typing_extensions import Self
 
 from tokenpipe.errors import LaneClosed, ProcessorFailed, TokenpipeError, afresh
 from tokenpipe.events import Event, Finished, ProcessorLost, ProcessorUp, RankLost, RankUp
-from tokenpipe.instance import ForkGuard, ModelCard, close_at_exit, write_model_card
+from tokenpipe.instance import ForkGuard, ModelCard, close_at_exit
 from tokenpipe.postprocess import check_tokenizer
 from tokenpipe.topology import Topology
 from tokenpipe.types import FIRST_GENERATION, ErrorCode, Request
@@ -106,8 +106,8 @@ class Pipeline:
         return [child.pid for child in self._resources.pool.children.values()]
 
     def problems(self) -> dict[str, str]:
-        """Return the processors that are late or silent, with the reason of each."""
-        return self._resources.pool.problems
+        """Return the processors and clients that are late or silent, with the reason of each."""
+        return {**self._resources.clients.problems, **self._resources.pool.problems}
 
     def fileno(self) -> int:
         """Return a descriptor that is readable when `poll` may have something.
@@ -193,7 +193,7 @@ class Pipeline:
         Raises OSError where the directory cannot be written; the old card then stays valid.
         """
         self._check_open()
-        write_model_card(self._resources.instance.directory, card)
+        self._resources.write_model_card(card)
 
     def step_lane(self, dp_rank: int = 0) -> StepLane:
         """Return the step lane to a DP rank's workers. The first call makes it.

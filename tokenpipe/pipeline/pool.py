@@ -83,6 +83,7 @@ class Pool:
         return started
 
     def _start_late(self, index: int) -> None:
+        self._instance.restore()  # the child must find the instance
         deadline = self._clock() + self._topology.timeouts.startup_s
         link = self._start_process(index, lambda spec: self._kept.start(spec, deadline))
         self._started.append(link)

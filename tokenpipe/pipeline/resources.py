@@ -6,7 +6,13 @@ import os
 from collections.abc import Callable
 from contextlib import ExitStack
 
-from tokenpipe.instance import ENDPOINT_VARIABLE, Instance
+from tokenpipe.instance import (
+    ENDPOINT_VARIABLE,
+    MODEL_CARD_FILE,
+    Instance,
+    ModelCard,
+    write_model_card,
+)
 from tokenpipe.layout import layout_of
 from tokenpipe.supervisor import Supervisor
 from tokenpipe.topology import Topology
@@ -74,6 +80,11 @@ class Resources:
         ours, previous = str(self.instance.directory), os.environ.get(ENDPOINT_VARIABLE)
         os.environ[ENDPOINT_VARIABLE] = ours
         self._closing.callback(_restore_endpoint, ours, previous)
+
+    def write_model_card(self, card: ModelCard) -> None:
+        """Write the model card into the directory. Raises OSError; the old card then stays."""
+        write_model_card(self.instance.directory, card)
+        self.instance.keep_text(MODEL_CARD_FILE)
 
     @property
     def next_deadline(self) -> float:

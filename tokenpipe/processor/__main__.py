@@ -72,7 +72,8 @@ def _serve(endpoint: str, index: int, notifier: Notifier) -> int:
     notifier.ready()
     while not service.stopping:
         service.turn(IDLE_S)
-        notifier.watchdog()
+        if notifier.watchdog():
+            notifier.problem(service.problem)
     service.close(topology.timeouts.close_s)
     claim.release()
     return 0

@@ -89,6 +89,13 @@ class ProcessorService:
         return bool(ready) or ask is Ask.NOBODY
 
     @property
+    def problem(self) -> str:
+        """What is wrong with a client's lane; "" where nothing is."""
+        now = self._clock()
+        said = [client.lane.unheard(now) for client in self._clients.values()]
+        return "; ".join(filter(None, said))
+
+    @property
     def ports(self) -> list[Port]:
         """The ports that an outer loop waits on. It leaves out clients; each turn asks theirs."""
         workers = [lane.port for rank in self._ranks for lane in rank.lanes]

@@ -61,7 +61,11 @@ class ServerProcesses:
         return True
 
     def look(self) -> None:
-        """Start dead children again, kill late or silent ones. Raises ServerFailed."""
+        """Start dead children again, kill late or silent ones. Raises ServerFailed.
+
+        Make the instance's directory again if another program removed it.
+        """
+        self._reservation.keep()
         for died in self.children.poll():
             self._kept.died(died)
             self._start_again(died.child.spec.role)

@@ -114,7 +114,8 @@ class KeptChildren:
     def problems(self) -> dict[str, str]:
         """The problem of each child that had one at the last `look`, by the child's name."""
         waiting = {name: f"{child.why}; it is tried again" for name, child in self._waiting.items()}
-        return {**self._keeper.problems, **waiting}
+        said = {c.spec.name: c.notify.problem for c in self.children.living if c.notify.problem}
+        return {**said, **self._keeper.problems, **waiting}
 
     def died(self, died: Died, also: str = "") -> Restart:
         """Log a death, what follows, and `also`. Raises `failure` where no restart follows."""

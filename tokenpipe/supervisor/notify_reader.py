@@ -23,6 +23,7 @@ class NotifyReader:
         self.phase = "starting its interpreter"
         self.phase_since = started
         self.failure = ""  # why the child failed, as the child says
+        self.problem = ""  # what is wrong with a ready child, as the child says
         self.facts: dict[str, Any] = {}  # facts about the child, the latest of each name
         self.ready: dict[int, dict[str, Any]] = {}  # facts by pid: the child may have forked
         self.last_sign: dict[int, float] = {}  # last sign of life of each ready process, by pid
@@ -67,6 +68,8 @@ class NotifyReader:
         elif "watchdog" in notification:
             if pid in self.ready:
                 self.last_sign[pid] = now
+        elif "problem" in notification:
+            self.problem = str(notification["problem"])
         elif "failed" in notification:
             self.failure = str(notification["failed"])
         elif "left" in notification:

@@ -111,6 +111,8 @@ class ReceiverState:
         self.lost = False
         self.reason = ""
         self.hello_due = timing.NEVER
+        if new:
+            self.probe_due = now  # the first look opens the lock's file, which may be removed later
         return new
 
     def missing(self) -> str:

@@ -38,7 +38,7 @@ class LaneSender:
         receiver_incarnation: int = 0,
         max_frame_bytes: int = (1 << 32) - 1,
     ) -> None:
-        now = clock()
+        now = self._unheard_since = clock()
         self.port = port
         self.me = me
         self._instance = instance
@@ -81,6 +81,17 @@ class LaneSender:
     def ready(self) -> bool:
         """Whether the receiver has welcomed this sender."""
         return self._peer.ready
+
+    def unheard(self, now: float) -> str:
+        """Return what to say of a receiver that runs and does not welcome this sender; or "".
+
+        It is said from `timing.UNHEARD_S` after the sender was made, or lost its welcome.
+        """
+        if self._peer.ready or self._peer.lost or self._closed:
+            self._unheard_since = now
+        if now - self._unheard_since < timing.UNHEARD_S:
+            return ""
+        return f"lane {self.port.lane}: {self._peer.missing()}"
 
     @property
     def lost(self) -> bool:

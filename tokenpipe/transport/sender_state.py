@@ -46,7 +46,7 @@ class SenderState:
         self.route = route
         # A time that has not come yet would refuse each successor.
         self.since_ns = min(hello.fields["since_ns"], int(now * 1e9))
-        self.probe_due = timing.on_grid(now, timing.PROBE_S)
+        self.probe_due = now  # the first look opens the lock's file, which may be removed later
         self.events.append(PeerUp(hello.source))
 
     def end(self, applied: int) -> None:

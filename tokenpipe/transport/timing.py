@@ -14,6 +14,7 @@ ACK_FRAMES = 64
 RESEND_S = 0.1  # between two requests for the same missing frames
 WHO_S = 0.05  # between two requests to an unknown sender to say hello
 DEATH_GRACE_S = 0.05  # libzmq may still hold frames of a dead sender
+UNHEARD_S = 5.0  # a receiver that runs and has sent no welcome for so long is a problem
 TEND_SOON_S = 0.02  # between two looks at connections while one has much of an unfinished message
 
 NEVER = float("inf")

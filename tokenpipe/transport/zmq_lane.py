@@ -25,13 +25,18 @@ def open_sender(
     clock: timing.Clock = time.monotonic,
 ) -> LaneSender:
     """Return the sending end of `lane`; it says hello at once and is ready after the welcome."""
+
+    def alive() -> bool:
+        instance.keep()  # a process may have no receiver, whose port keeps the files otherwise
+        return instance.alive(to.role, to.rank)
+
     return LaneSender(
         ZmqSenderPort(instance, lane, me.route, bound_bytes=bound_bytes),
         instance=instance.id,
         me=me,
         to=to,
         bound_bytes=bound_bytes,
-        alive=lambda: instance.alive(to.role, to.rank),
+        alive=alive,
         clock=clock,
         receiver_incarnation=receiver_incarnation,
         max_frame_bytes=max_frame_bytes,

@@ -119,6 +119,7 @@ class ZmqReceiverPort(_ZmqPort):
         self, instance: Instance, lane: str, *, max_frame_bytes: int, bound_bytes: int
     ) -> None:
         self._path = instance.lane_path(lane)
+        self._instance = instance
         self._streak = 0
         self.idle = False
         self._claim = instance.claim("lane", f"-{lane}", "has bound it")
@@ -139,6 +140,7 @@ class ZmqReceiverPort(_ZmqPort):
             except BaseException:
                 self._watch.close()
                 raise
+            instance.keep_socket(lane, self._bind_again)
         except BaseException:
             self._socket.close(linger=0)
             self._claim.release()
@@ -155,6 +157,10 @@ class ZmqReceiverPort(_ZmqPort):
                 raise OSError(error.errno, error.strerror, first) from error
             # The owner closes the instance, or a successor cleans the directory.
             raise LaneLost(f"the instance at {instance.directory} is gone") from None
+
+    def _bind_again(self) -> None:
+        """Bind at a new file. Connections through the removed one stay."""
+        self._inode = self._bind(self._instance)
 
     def recv_run(
         self, limit: int, next_header: tuple[int, int, int, int], out: list[Any]
@@ -185,7 +191,11 @@ class ZmqReceiverPort(_ZmqPort):
         return self._watch.closed
 
     def tend(self, now: float) -> float:
-        """Close connections with too much of an unfinished message; return when to call again."""
+        """Close connections with too much of an unfinished message; return when to call again.
+
+        If another program removed files of this process, make them again.
+        """
+        self._instance.keep()
         soon = self._watch.look(self._socket_recv.wire_bytes, self.readable())
         return now + timing.TEND_SOON_S if soon else timing.on_grid(now, timing.PROBE_S)
 
@@ -208,6 +218,7 @@ class ZmqReceiverPort(_ZmqPort):
         if self._socket.closed:
             return
         self._guard.check(f"lane {self.lane}")
+        self._instance.forget_socket(self.lane)
         self._watch.close()
         super().close()
         try:
