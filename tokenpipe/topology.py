@@ -85,7 +85,7 @@ class Policies(FrozenConfig, frozen=True):
     """Says what follows if a process dies after its start, or gives no sign of life.
 
     `fail` ends the pipeline or the server with an error. `engine`, `worker`, `api` and `lost_rank`
-    apply only to `serve`.
+    apply only to `serve`. Clients read `engine` too.
     """
 
     engine: Literal["restart", "fail"] = "fail"

@@ -35,7 +35,7 @@ class Kept:
     def source_lost(self, now: float) -> None:
         self.sources_lost += 1
 
-    def fail(self, error: TokenpipeError) -> None:
+    def engine_lost(self, error: TokenpipeError) -> None:
         self.errors.append(error)
 
     def read(self, lanes: Lanes, limit: int = 64) -> bool:

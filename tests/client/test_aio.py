@@ -18,7 +18,7 @@ from tokenpipe.client import AsyncClient, AsyncStream
 from tokenpipe.client.client_core import FRAMES_AT_ONCE
 from tokenpipe.errors import LaneClosed, LaneLost
 from tokenpipe.topology import Topology
-from tokenpipe.types import FinishReason, RequestOutput, SamplingParams
+from tokenpipe.types import ErrorCode, FinishReason, RequestOutput, SamplingParams
 from tokenpipe.wire import Cancel, Submit
 
 
@@ -180,9 +180,12 @@ def test_the_engines_death_reaches_every_consumer_within_two_seconds(runtime_dir
         await heard(engine, 50)
         died = time.monotonic()
         engine.fall_silent()
-        errors = await asyncio.gather(*tasks, return_exceptions=True)
+        lasts = [outputs[-1] for outputs in await asyncio.gather(*tasks)]
         assert time.monotonic() - died < 2.0
-        assert all(isinstance(error, LaneLost) for error in errors)
+        assert {(last.error_code, last.error) for last in lasts} == {
+            (ErrorCode.LOST, "the engine is gone: engine 0 is dead")
+        }
+        assert isinstance(client.lost, LaneLost) and client.away is None
         with pytest.raises(LaneLost):
             client.generate([1], params(4))
         await client.aclose()

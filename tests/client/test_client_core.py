@@ -59,7 +59,7 @@ def test_output_is_a_delta_with_all_a_user_asks_for() -> None:
     assert last is not None and last.finish_reason is FinishReason.STOP and last.stop_reason == 9
     assert last.offset == 3 and last.usage == Usage(3, 4)
     assert stream.take() is None and stream.over and not stream.live
-    assert len(core) == 0 and core.live_ids() == [] and core.take_outgoing() == []
+    assert len(core) == 0 and core._ids.names == [] and core.take_outgoing() == []
 
 
 def test_a_flood_is_fed_a_frame_at_a_time_so_that_items_stay_small() -> None:
@@ -291,7 +291,7 @@ def test_tables_are_empty_after_ten_thousand_ends_of_all_kinds() -> None:
             core.abort(f"r{i % 7}")
             stream.drop()
         del stream  # given up by letting it go
-    assert len(core) == 0 and core.live_ids() == []
+    assert len(core) == 0 and core._ids.names == []
     cancelled = [message.key for message in core.take_outgoing()]
     assert len(set(cancelled)) == 6666
 

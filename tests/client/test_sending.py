@@ -11,7 +11,7 @@ from tests.client.engine import fake_engine, only_listen
 from tests.client.rig import core_of, opened
 from tests.conftest import eventually
 from tokenpipe.client import Client
-from tokenpipe.client.send_cancels import send_cancels
+from tokenpipe.client.send_outgoing import send_outgoing
 from tokenpipe.client.sending import send_requests
 from tokenpipe.errors import FrameTooLarge
 from tokenpipe.topology import Topology
@@ -83,7 +83,7 @@ def test_a_request_that_was_sent_before_an_exception_is_cancelled(runtime_dir: P
             send_requests(lanes, core, core.expand([1], SamplingParams(n=2), "r"))
         lanes.send = sent  # type: ignore[method-assign]
         assert len(core) == core.abort("r") == 0
-        send_cancels(lanes, core)
+        send_outgoing(lanes, core)
         assert eventually(lambda: len(engine.heard) == 4)
         keys = [message.key for message in engine.heard[:2]]
         assert engine.heard[2:] == [Cancel(key) for key in keys]

@@ -1,4 +1,4 @@
-"""Hold this process's client of the engine, and open another one where the engine has died."""
+"""Hold this process's client of the engine, and open another one if the client is lost."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class EngineLink:
     def client(self) -> AsyncClient:
         """Return the client. Raises Problem, a 503, while there is none."""
         client = self._client
-        if client is None or client.lost is not None:
+        if client is None or self.absence_reason:
             raise unavailable(self.absence_reason or self._why)
         return client
 
@@ -42,7 +42,7 @@ class EngineLink:
         client = self._client
         if client is None:
             return self._why
-        return "" if client.lost is None else str(client.lost)
+        return str(client.lost or client.away or "")
 
     def abort(self, request_id: str) -> int:
         """Abort this process's requests of an id; return how many there are."""
@@ -66,10 +66,20 @@ class EngineLink:
         self._stopped = True
 
     async def keep_open(self) -> None:
-        """Replace a client that is lost, again and again, until the task is cancelled."""
+        """Replace a client that is lost, again and again, until the task is cancelled.
+
+        While the engine is started again, the client attaches by itself.
+        """
+        away = False
         while True:
             await asyncio.sleep(RETRY_S)
             client = self._client
+            if client is not None and (client.away is not None) != away:
+                away = not away
+                if client.away is not None:
+                    _log.error("%s", client.away)
+                elif client.lost is None:
+                    _log.info("the engine is back")
             if client is not None and client.lost is not None:
                 self._why = self.absence_reason
                 _log.error("%s", self._why)

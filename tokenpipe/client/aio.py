@@ -12,16 +12,17 @@ from weakref import WeakMethod
 
 from typing_extensions import Self
 
-from tokenpipe.errors import ForkError, LaneClosed, LaneLost, TokenpipeError
+from tokenpipe.errors import ForkError, LaneClosed, LaneLost, TokenpipeError, afresh
 from tokenpipe.instance import ForkGuard, Instance, when_dropped
 from tokenpipe.topology import Topology
 from tokenpipe.types import SamplingParams
 
 from .await_port import await_port
 from .client_core import ClientCore
+from .engine_return import EngineReturn
 from .lanes import Lanes
 from .opening import Opening
-from .send_cancels import send_cancels
+from .send_outgoing import send_outgoing
 from .sending import send_requests
 from .streams import AsyncSamples, AsyncStream
 
@@ -30,9 +31,11 @@ class AsyncClient:
     """Submits requests and returns iterators over their output.
 
     `generate` submits the request; iterating only reads. If the engine refuses a request or ends it
-    with an error, its last output has the `finish_reason` "error". If the engine is gone, the
-    iterator raises LaneLost after the output that had arrived. To cancel a request, close its
-    iterator or drop the last reference to it.
+    with an error, or is gone, the last output has the `finish_reason` "error". To cancel a request,
+    close its iterator or drop the last reference to it.
+
+    If `policies.engine` says that a dead engine is started again, the client attaches to the new
+    engine by itself. Requests without output go there.
     """
 
     def __init__(
@@ -45,6 +48,7 @@ class AsyncClient:
         self._timer_at = 0.0  # kept here, because uvloop's handle forgets its time when it is due
         self._scheduled = False
         self._lanes: Lanes | None = None
+        self._return: EngineReturn | None = None  # while the engine is started again
         self._weak_tick = _weak(self._tick)
 
     async def __aenter__(self) -> Self:
@@ -66,6 +70,7 @@ class AsyncClient:
     async def open(self) -> None:
         """Connect to the instance. Raises ConfigError, LaneLost, LaneBusy, StartupError."""
         instance = Instance.attach(self._endpoint)
+        self._endpoint = instance.directory
         topology = Topology.from_json_dict(instance.info["topology"])
         # The engine may run in this loop, so nothing blocks. No thread waits for the engine: the
         # exit of the loop would wait for the thread.
@@ -80,8 +85,8 @@ class AsyncClient:
     def attach(self, lanes: Lanes, topology: Topology) -> None:
         """Begin to read lanes that are ready."""
         self._loop = asyncio.get_running_loop()
-        self._lanes = lanes
         self._close_s = topology.timeouts.close_s
+        self._recover_s = topology.recover_s
         self._core = ClientCore(
             incarnation=lanes.me.incarnation,
             stream_type=AsyncStream,
@@ -91,7 +96,13 @@ class AsyncClient:
             max_frame_bytes=topology.bounds.max_frame_bytes,
             loop=self._loop,
             on_outgoing=self._soon,
+            restarts=topology.policies.engine == "restart" and self._endpoint is not None,
+            most_waiting=topology.max_queued_requests,
         )
+        self._read_from(lanes)
+
+    def _read_from(self, lanes: Lanes) -> None:
+        self._lanes = lanes
         what = f"AsyncClient {lanes.me.rank}"
         self._cancel_release = when_dropped(self, what, partial(_release, self._loop, lanes))
         # The loop must not keep a dropped client alive. A consumer that waits keeps its client.
@@ -119,9 +130,9 @@ class AsyncClient:
             request_id: the id of the outputs; None for a new one.
             extra: bytes for the engine's executor, at most 64 MiB.
         """
-        lanes = self._open_lanes()
+        self._check_open()
         submits = self._core.expand(prompt_token_ids, params or SamplingParams(), request_id, extra)
-        streams = send_requests(lanes, self._core, submits)
+        streams = send_requests(self._lanes, self._core, submits)
         return streams[0] if len(streams) == 1 else AsyncSamples(streams, self._loop)
 
     def abort(self, request_id: str) -> int:
@@ -130,7 +141,7 @@ class AsyncClient:
         Each request still gets its final output, with the finish reason "abort". A second call
         changes nothing.
         """
-        self._open_lanes()
+        self._check_open()
         return self._core.abort(request_id)
 
     @property
@@ -142,11 +153,19 @@ class AsyncClient:
     def lost(self) -> TokenpipeError | None:
         """The error that ended this client, None while it can be used.
 
-        After LaneLost a new client may find the restarted engine.
+        After LaneLost a new client may find another engine.
         """
-        if self._lanes is None:
+        if self._lanes is None and self._return is None:
             return LaneClosed("this client is not open")
         return self._core.error
+
+    @property
+    def away(self) -> TokenpipeError | None:
+        """Why the engine is away while it is started again, None while it is there.
+
+        Requests wait for it meanwhile, at most `timeouts.recover_s`.
+        """
+        return None if self._return is None else self._core.away
 
     @property
     def counters(self) -> dict[str, int]:
@@ -155,16 +174,18 @@ class AsyncClient:
 
     @property
     def index(self) -> int:
-        """The client's index in the instance."""
-        return int(self._open_lanes().me.rank)
+        """The client's index in the instance. It may change when the engine is started again."""
+        self._check_open()
+        if self._lanes is None:
+            raise afresh(self._core.away or LaneClosed("this client is not open"))
+        return int(self._lanes.me.rank)
 
     # --- the loop -------------------------------------------------------------------------------
 
-    def _open_lanes(self) -> Lanes:
+    def _check_open(self) -> None:
         self._guard.check("AsyncClient")
-        if self._lanes is None:
+        if self._lanes is None and self._return is None:
             raise LaneClosed("this client is not open")
-        return self._lanes
 
     def _readable(self) -> None:
         if not self._scheduled:  # else the next turn is scheduled to run after the consumers
@@ -183,8 +204,10 @@ class AsyncClient:
             now = time.monotonic()
             more = core.error is None and lanes.read(core, now, core.frames_at_once)
             lanes.applied()
-            send_cancels(lanes, core)
-            if more:
+            send_outgoing(lanes, core)
+            if core.away is not None:
+                self._leave(lanes)
+            elif more:
                 self._soon()
             self._arm(now)
         except BaseException as error:
@@ -200,16 +223,50 @@ class AsyncClient:
 
     def _tick(self) -> None:
         self._timer = None
-        if self._lanes is not None:
+        if self._return is not None:
+            self._try_return(self._return)
+        elif self._lanes is not None:
             now = time.monotonic()
             self._lanes.tick(now)
             self._core.tick(now)
             self._readable()
 
+    def _leave(self, lanes: Lanes) -> None:
+        """Close the lanes to a dead engine, and begin to look for the next one."""
+        self._lanes = None
+        self._cancel_release()
+        self._loop.remove_reader(lanes.waiter.fileno())
+        lanes.close(0.0)
+        assert self._endpoint is not None
+        self._return = EngineReturn(
+            self._endpoint, self._name, lanes.me.incarnation, self._recover_s, lanes.engine_gone
+        )
+        what = f"AsyncClient {lanes.me.rank}"
+        self._cancel_release = when_dropped(self, what, self._return.close)
+
+    def _try_return(self, looking: EngineReturn) -> None:
+        """Attach to the new engine if it is there."""
+        try:
+            lanes = looking.step()
+        except LaneLost as error:
+            self._core.give_up(error)
+            self._core.wake()
+            return
+        if lanes is None:
+            self._arm(time.monotonic())
+            return
+        self._return = None
+        self._cancel_release()
+        self._core.engine_back()
+        self._read_from(lanes)
+
     def _arm(self, now: float) -> None:
         """Schedule `_tick` for the earliest deadline."""
-        assert self._lanes is not None
-        deadline = self._lanes.next_deadline
+        if self._return is not None:
+            deadline = now + self._return.next_s
+        else:
+            assert self._lanes is not None
+            deadline = self._lanes.next_deadline
         if (own := self._core.next_deadline) is not None:
             deadline = min(deadline, own)
         if self._timer is not None:
@@ -233,19 +290,24 @@ class AsyncClient:
 
     async def aclose(self) -> None:
         """Cancel all open requests and close the lanes, within `timeouts.close_s`."""
-        if self._lanes is None:
+        if self._lanes is None and self._return is None:
             return
         self._guard.check("AsyncClient")  # the loop's selector is shared with the parent
         lanes, self._lanes = self._lanes, None
+        looking, self._return = self._return, None
         self._cancel_release()
-        self._loop.remove_reader(lanes.waiter.fileno())
+        if looking is not None:
+            looking.close()
+        if lanes is not None:
+            self._loop.remove_reader(lanes.waiter.fileno())
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
         gone = self._core.error is not None
         self._core.fail(LaneClosed("the client was closed"))
         self._core.wake()
-        await lanes.aclose(0.0 if gone else self._close_s)
+        if lanes is not None:
+            await lanes.aclose(0.0 if gone else self._close_s)
 
 
 def _weak(method: Callable[[], None]) -> Callable[[], None]:

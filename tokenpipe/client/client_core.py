@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable
 from typing import Generic, TypeVar
 
 from tokenpipe._core import (
+    FINISH_ABORT,
     FINISH_ERROR,
     NOTE_AHEAD,
     NOTE_APART,
@@ -26,8 +27,10 @@ from tokenpipe.types import ErrorCode, SamplingParams
 from tokenpipe.wire import Cancel, ExtrasReader, OutputFrame, Submit
 
 from .reorder import ReorderBuffer, final_error
+from .request_ids import RequestIds
 from .requests import RequestKeys, expand
 from .sizes import SizeLimits
+from .unstarted import Unstarted
 
 NO_ROOM = "and there was no room to keep the later output"
 
@@ -53,17 +56,22 @@ class ClientCore(Generic[S]):
         max_frame_bytes: int = (1 << 32) - 1,
         loop: AbstractEventLoop | None = None,
         on_outgoing: Callable[[], None] = lambda: None,
+        restarts: bool = False,
+        most_waiting: int = 0,
     ) -> None:
+        """`restarts`: a dead engine is started again, and up to `most_waiting` requests wait."""
         self._stream_type = stream_type
         self._stream_bytes = stream_bytes
         self._ahead_s = ahead_s
         self._limits = SizeLimits(max_frame_bytes, stream_bytes, vocab_size)
         self._request_keys = RequestKeys(incarnation)
         self._inbox = Inbox(stream_bytes, loop, self._stream_dropped, ExtrasReader)
-        self._keys_by_id: dict[str, set[int]] = {}  # external id to its live requests
-        self._abort_asked: set[int] = set()
+        self._ids = RequestIds()
         self._held = ReorderBuffer(stream_bytes, ahead_s)
-        self._outgoing: list[Cancel] = []
+        self._outgoing: list[Cancel | Submit] = []
+        self.restarts = restarts
+        self._unstarted = Unstarted(self._received, most_waiting)
+        self._away: TokenpipeError | None = None  # why the engine is away that is started again
         self._on_outgoing = on_outgoing
         self._error: TokenpipeError | None = None
         self._changes = 0
@@ -86,6 +94,8 @@ class ClientCore(Generic[S]):
         """
         if self._error is not None:
             raise afresh(self._error)
+        if self._away is not None:
+            self._unstarted.check_room(self._away)
         keys, limits = self._request_keys, self._limits
         return expand(keys, prompt_token_ids, params, request_id, extra, limits, streamed=streamed)
 
@@ -95,7 +105,9 @@ class ClientCore(Generic[S]):
         try:
             for submit in submits:
                 streams.append(self._open(submit))
-                self._keys_by_id.setdefault(submit.external_id, set()).add(submit.key)
+                self._ids.add(submit.external_id, submit.key)
+                if self.restarts:
+                    self._unstarted.add(submit)
         except BaseException:
             self.withdraw(streams)
             raise
@@ -123,16 +135,13 @@ class ClientCore(Generic[S]):
 
         Their streams stay open for the final output, which has the finish reason "abort".
         """
-        keys = list(self._keys_by_id.get(request_id, ()))
+        keys = self._ids.keys(request_id)
         for key in keys:
-            if key not in self._abort_asked:
-                self._abort_asked.add(key)
+            if self._ids.abort(key):
                 self._cancel(key)
+        if self._away is not None:
+            self._end_all(keys, FINISH_ABORT, ErrorCode.NONE)
         return len(keys)
-
-    def live_ids(self) -> list[str]:
-        """Return the external ids of the live requests."""
-        return list(self._keys_by_id)
 
     def __len__(self) -> int:
         return len(self._inbox)
@@ -231,6 +240,57 @@ class ClientCore(Generic[S]):
         self._held.clear()
         self._outgoing.clear()
 
+    def engine_lost(self, error: TokenpipeError) -> None:
+        """End each request that has output as `ErrorCode.LOST`, because the engine is gone.
+
+        If it is started again, the others wait for `engine_back`. Otherwise they end too.
+        """
+        if self._error is not None or self._away is not None:
+            return
+        if self.restarts:
+            self._away = error
+            self._end_all(self._ids.aborting, FINISH_ABORT, ErrorCode.NONE)
+        else:
+            self._error = error
+        kept = self._unstarted.sweep() if self.restarts else ()
+        for stream in self._inbox.streams():
+            if stream.key not in kept:
+                self._counts["lost_streams"] += 1
+                self._over(stream, FINISH_ERROR, ErrorCode.LOST, str(error))
+        self._held.clear()
+        self._outgoing.clear()
+
+    def engine_back(self) -> None:
+        """Submit the requests that waited to the new engine."""
+        self._away = None
+        self._outgoing[:] = self._unstarted.sweep().values()
+        self._on_outgoing()
+
+    def give_up(self, error: TokenpipeError) -> None:
+        """Note that no new engine came. All requests end, and later calls raise `error`."""
+        self.restarts, self._away = False, None
+        self.engine_lost(error)
+
+    @property
+    def away(self) -> TokenpipeError | None:
+        """Why the engine is away while it is started again. Otherwise None."""
+        return self._away
+
+    def refuse(self, messages: Iterable[Cancel | Submit], why: str) -> None:
+        """End the requests of messages that the new engine cannot take."""
+        keys = [message.key for message in messages]
+        self._end_all(keys, FINISH_ERROR, ErrorCode.INVALID, why)
+
+    def _end_all(self, keys: Iterable[int], finish: int, code: int, error: str = "") -> None:
+        for key in keys:
+            if (stream := self._inbox.find(key)) is not None:
+                self._over(stream, finish, code, error)
+
+    def _over(self, stream: Stream, finish: int, code: int, error: str, field: str = "") -> None:
+        self._changes += 1
+        self._forget(stream.key, stream.request_id)
+        stream.end(finish, code, error, field)
+
     @property
     def error(self) -> TokenpipeError | None:
         """The error that ended this client, or None. Each call returns a new exception."""
@@ -243,6 +303,7 @@ class ClientCore(Generic[S]):
 
     def tick(self, now: float) -> None:
         """End the requests whose missing rows did not come in time."""
+        self._unstarted.tick(now)
         for held in self._held.pop_expired(now):
             self._end_waiting(held.frame, held.waits, f"{self._ahead_s:g} s after later output")
 
@@ -255,19 +316,17 @@ class ClientCore(Generic[S]):
                 self._end(stream, *final_error(frame, key) or (ErrorCode.GAP, missing))
 
     def _end(self, stream: Stream, code: int, error: str, field: str = "") -> None:
-        self._changes += 1
-        self._forget(stream.key, stream.request_id)
-        stream.end(FINISH_ERROR, code, error, field)
+        self._over(stream, FINISH_ERROR, code, error, field)
         self._cancel(stream.key)
 
     # --- what goes out --------------------------------------------------------------------------
 
-    def take_outgoing(self) -> list[Cancel]:
+    def take_outgoing(self) -> list[Cancel | Submit]:
         """Return the messages to send to the engine. The caller puts unsent ones back."""
         outgoing, self._outgoing = self._outgoing, []
         return outgoing
 
-    def put_back(self, messages: list[Cancel]) -> None:
+    def put_back(self, messages: list[Cancel | Submit]) -> None:
         """Keep messages for a later attempt."""
         self._outgoing[:0] = messages
 
@@ -276,18 +335,14 @@ class ClientCore(Generic[S]):
         self._cancel(key)
 
     def _cancel(self, key: int) -> None:
-        if self._error is None:
+        if self._error is None and self._away is None:
             self._counts["cancelled"] += 1
             self._outgoing.append(Cancel(key))
             self._on_outgoing()
 
     def _forget(self, key: int, request_id: str) -> None:
-        self._abort_asked.discard(key)
-        keys = self._keys_by_id.get(request_id)
-        if keys is not None:
-            keys.discard(key)
-            if not keys:
-                del self._keys_by_id[request_id]
+        self._unstarted.forget(key)
+        self._ids.forget(request_id, key)
 
     @property
     def counters(self) -> dict[str, int]:

@@ -26,6 +26,10 @@ class FrameQueue:
     def source_lost(self, now: float) -> None:
         """Do nothing: the engine ends the requests of a dead processor."""
 
+    def engine_lost(self, error: TokenpipeError) -> None:
+        """Let the reader raise an error after the frames that came before."""
+        self.fail(error)
+
     def fail(self, error: TokenpipeError) -> None:
         """Let the reader raise `error` after the frames that came before."""
         self.error = self.error or error

@@ -29,7 +29,7 @@ class Sink(Protocol):
         """Handle that a processor is gone."""
         ...
 
-    def fail(self, error: TokenpipeError) -> None:
+    def engine_lost(self, error: TokenpipeError) -> None:
         """Handle that the engine is gone."""
         ...
 
@@ -48,6 +48,7 @@ class Lanes:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.me = me
+        self.engine_gone = ""  # how `read` found the engine gone
         self.waiter = Waiter()
         self._own = own_output
         self._receivers = (*outputs, own_output)
@@ -73,14 +74,18 @@ class Lanes:
             more = more or len(items) >= limit
         self._submits.poll()
         if self._submits.lost:
-            sink.fail(LaneLost(f"the engine is gone: {self._submits.lost_reason}"))
+            self._engine_gone(sink, self._submits.lost_reason)
         return more or self.waiter.pending()
 
     def _peer_gone(self, receiver: LaneReceiver, sink: Sink, reason: str, now: float) -> None:
         if receiver is self._own:
-            sink.fail(LaneLost(f"the engine is gone: {reason}"))
+            self._engine_gone(sink, reason)
         else:
             sink.source_lost(now)
+
+    def _engine_gone(self, sink: Sink, reason: str) -> None:
+        self.engine_gone = f"the engine is gone: {reason}"
+        sink.engine_lost(LaneLost(self.engine_gone))
 
     def applied(self) -> None:
         """Let the senders forget the frames that were read: the sink has them."""

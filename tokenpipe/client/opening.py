@@ -30,15 +30,18 @@ class Opening:
     Call `lanes` until it returns them, in any loop, or `close`.
     """
 
-    def __init__(self, instance: Instance, topology: Topology, name: str) -> None:
+    def __init__(
+        self, instance: Instance, topology: Topology, name: str, incarnation: int = 0
+    ) -> None:
         """Lock a name and an index, bind the output lanes, and ask for the engine's welcome.
 
-        Raises LaneBusy with the holder of the name or of the indices.
+        `incarnation` is the former one of a client that attaches again. Its keys stay valid. Raises
+        LaneBusy with the holder of the name or of the indices.
         """
         with ExitStack() as closing:
             closing.callback(instance.close)
             index = claim_place(closing, instance, topology.clients, name)
-            self._me = me = Peer("client", str(index), new_incarnation())
+            self._me = me = Peer("client", str(index), new_incarnation(incarnation))
             self._outputs: list[LaneReceiver] = []
             for p in range(topology.processor_count):
                 processor = Role("processor", str(p))

@@ -5,23 +5,25 @@ from __future__ import annotations
 import os
 import time
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
+from pathlib import Path
 from types import TracebackType
 
 from typing_extensions import Self
 
-from tokenpipe.errors import FrameError, LaneClosed, LaneError
+from tokenpipe.errors import FrameError, LaneClosed, LaneError, LaneLost
 from tokenpipe.instance import ForkGuard, Instance, close_at_exit, when_dropped
 from tokenpipe.topology import Topology
 from tokenpipe.types import RequestOutput, SamplingParams
-from tokenpipe.wire import Cancel, OutputFrame
+from tokenpipe.wire import Cancel, Message, OutputFrame
 
 from .client_core import ClientCore
+from .engine_return import EngineReturn
 from .frame_queue import FrameQueue
 from .lanes import Lanes
 from .opening import open_lanes
-from .send_cancels import send_cancels
+from .send_outgoing import send_outgoing
 from .sending import send_requests
 from .streams import SyncStream
 
@@ -40,8 +42,9 @@ class Client:
     ) -> None:
         instance = Instance.attach(endpoint)
         topology = Topology.from_json_dict(instance.info["topology"])
-        name = f"client-{os.getpid()}-{id(self):x}" if name is None else name
-        self._serve(open_lanes(instance, topology, name), topology)
+        self._name = f"client-{os.getpid()}-{id(self):x}" if name is None else name
+        lanes = open_lanes(instance, topology, self._name)
+        self._serve(lanes, topology, instance.directory)
 
     @classmethod
     def over(cls, lanes: Lanes, topology: Topology) -> Self:
@@ -50,13 +53,14 @@ class Client:
         client._serve(lanes, topology)
         return client
 
-    def _serve(self, lanes: Lanes, topology: Topology) -> None:
+    def _serve(self, lanes: Lanes, topology: Topology, endpoint: Path | None = None) -> None:
         self._guard = ForkGuard()
-        self._lanes = lanes
+        self._endpoint = endpoint
+        self._return: EngineReturn | None = None  # from the engine's death on
         self._close_s = topology.timeouts.close_s
+        self._recover_s = topology.recover_s
         self._closed = False
-        what = f"Client {lanes.me.rank}"
-        self._cancel_release = when_dropped(self, what, partial(lanes.close, 0.0))
+        self._read_from(lanes)
         self._queue = FrameQueue()
         self._columns = False
         self._core = ClientCore(
@@ -66,7 +70,14 @@ class Client:
             ahead_s=topology.timeouts.client_ahead_s,
             vocab_size=topology.vocab_size,
             max_frame_bytes=topology.bounds.max_frame_bytes,
+            restarts=topology.policies.engine == "restart" and endpoint is not None,
+            most_waiting=topology.max_queued_requests,
         )
+
+    def _read_from(self, lanes: Lanes) -> None:
+        self._lanes = lanes
+        what = f"Client {lanes.me.rank}"
+        self._cancel_release = when_dropped(self, what, partial(lanes.close, 0.0))
 
     def __enter__(self) -> Self:
         return self
@@ -93,6 +104,7 @@ class Client:
         Arguments and errors are those of `AsyncClient.generate`.
         """
         self._check()
+        self._attached(None)
         if self._columns:
             raise LaneError("this client reads frames(); use another client for generate()")
         submits = self._core.expand(prompt_token_ids, params or SamplingParams(), request_id, extra)
@@ -129,19 +141,20 @@ class Client:
         wanted = params or SamplingParams()
         submits = self._core.expand(prompt_token_ids, wanted, request_id, extra, streamed=False)
         self._columns = True
-        self._lanes.send(submits)
+        self._send(submits)
         return submits[0].key
 
     def cancel(self, key: int) -> None:
         """Ask the engine to end a submitted request. Its final row still comes."""
         self._check()
-        self._lanes.send([Cancel(key)])
+        self._send([Cancel(key)])
 
     def abort(self, request_id: str) -> int:
         """Ask the engine to end all live requests of `generate` with this id; return how many."""
         self._check()
         count = self._core.abort(request_id)
-        send_cancels(self._lanes, self._core)
+        if self._return is None:
+            send_outgoing(self._lanes, self._core)
         return count
 
     def frames(self, timeout_s: float | None = None) -> Iterator[OutputFrame]:
@@ -187,7 +200,10 @@ class Client:
     def _wait(self, timeout_s: float | None) -> bool:
         """Read the lanes, and wait where nothing is there. Return False if nothing came in time."""
         self._check()
-        lanes, core = self._lanes, self._core
+        core = self._core
+        if not self._attached(None if timeout_s is None else time.monotonic() + timeout_s):
+            return core.error is not None
+        lanes = self._lanes
         sink = self._queue if self._columns else core
         most = FRAMES_PER_READ if self._columns else core.frames_at_once
         now = time.monotonic()
@@ -200,7 +216,10 @@ class Client:
                 lanes.applied()
             lanes.tick(now)
             core.tick(now)
-            send_cancels(lanes, core)
+            send_outgoing(lanes, core)
+            if lanes.engine_gone and core.restarts:
+                self._leave(lanes)
+                return True
             if self._progress() != before or sink.error is not None:
                 return True
             if until is not None and now >= until:
@@ -208,6 +227,58 @@ class Client:
             due = [lanes.next_deadline, until, core.next_deadline]
             lanes.waiter.wait(max(0.0, min(d for d in due if d is not None) - now))
             now = time.monotonic()
+
+    def _send(self, messages: Sequence[Message]) -> None:
+        """Send to the engine, or to the next one if it died and is started again."""
+        if self._attached(None):
+            try:
+                self._lanes.send(messages)
+            except LaneLost as error:
+                if not self._core.restarts:
+                    raise
+                self._lanes.engine_gone = f"the engine is gone: {error}"
+                self._leave(self._lanes)
+            else:
+                return
+        if not self._attached(None):
+            raise self._core.error or LaneClosed("the client was closed")
+        self._lanes.send(messages)
+
+    def _leave(self, lanes: Lanes) -> None:
+        """Close the lanes to a dead engine. The next call looks for another engine."""
+        gone = LaneLost(lanes.engine_gone)
+        self._core.engine_lost(gone)
+        if self._columns:
+            self._queue.fail(gone)
+        self._cancel_release()
+        lanes.close(0.0)
+        assert self._endpoint is not None
+        self._return = looking = EngineReturn(
+            self._endpoint, self._name, lanes.me.incarnation, self._recover_s, lanes.engine_gone
+        )
+        self._cancel_release = when_dropped(self, f"Client {lanes.me.rank}", looking.close)
+
+    def _attached(self, until: float | None) -> bool:
+        """Wait for the engine that is started again. Return False if it was not there in time."""
+        while (looking := self._return) is not None:
+            try:
+                lanes = looking.step()
+            except LaneLost as error:
+                self._core.give_up(error)
+                if self._columns:
+                    self._queue.fail(error)
+                return False
+            now = time.monotonic()
+            if lanes is not None:
+                self._return = None
+                self._cancel_release()
+                self._core.engine_back()
+                self._read_from(lanes)
+            elif until is not None and now >= until:
+                return False
+            else:
+                time.sleep(looking.next_s if until is None else min(looking.next_s, until - now))
+        return True
 
     def _progress(self) -> tuple[int, int]:
         return self._core.changes, len(self._queue.frames)
@@ -225,6 +296,10 @@ class Client:
         self._closed = True
         gone = self._core.error is not None or self._queue.error is not None
         self._core.fail(LaneClosed("the client was closed"))
+        if self._return is not None:
+            self._return.close()
+            self._cancel_release()
+            return 0
         if not self._queue.frames:
             self._lanes.applied()  # a caller that left the loop over frames() has the last frame
         unsent = self._lanes.close(0.0 if gone else self._close_s)

@@ -32,6 +32,11 @@ class Role(NamedTuple):
         return f"{self.role} {self.rank}"
 
 
-def new_incarnation() -> int:
-    """Return a random id for one incarnation: positive, 63 bits."""
+def new_incarnation(like: int = 0) -> int:
+    """Return a random id for one incarnation: positive, 63 bits.
+
+    With `like` its low 32 bits are those of that incarnation.
+    """
+    if like:
+        return secrets.randbits(31) << 32 | like & 0xFFFFFFFF
     return secrets.randbits(63) | 1
