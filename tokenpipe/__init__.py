@@ -24,6 +24,7 @@ from tokenpipe.errors import (
     SlotBusy,
     StartupError,
     TokenpipeError,
+    WrongThread,
 )
 from tokenpipe.events import (
     Aborted,
@@ -142,6 +143,7 @@ __all__ = [
     "TokenpipeError",
     "Topology",
     "Usage",
+    "WrongThread",
     "XPUModelRunner",
     "__version__",
     "make_handle",
