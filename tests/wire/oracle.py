@@ -210,6 +210,8 @@ def follow(before: Frame, frame: Frame) -> Frame:
     _need(before.shape is STEP and not before.continues, "no StepFrame before it")
     _need(all(mine[name] == theirs[name] for name in ("instance", "sender", "rows")), "not its")
     _need(mine["seq"] == theirs["seq"] + 1, "not the one before")
+    slots = [handle >> 35 & 0xFFFF for handle in before.columns["handles"].tolist()]
+    _need(len(set(slots)) == len(slots), "two rows of a slot")
     position = before.columns["position"] + before.columns["counts"]
     filled = {"handles": before.columns["handles"], "position": position.astype("<u4")}
     return Frame(frame.shape, mine, {**frame.columns, **filled})

@@ -104,5 +104,5 @@ def whole(frame: oracle.Frame) -> oracle.Frame:
     """Give a frame that continues rows of its own."""
     if frame.continues:
         named = np.arange(frame.header["rows"], dtype="<i8")
-        frame.columns.update(handles=named, position=named.astype("<u4"))
+        frame.columns.update(handles=named << 35 | 1, position=named.astype("<u4"))
     return frame

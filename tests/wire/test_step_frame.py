@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from tests.wire import oracle
 from tests.wire.strategies import frames, whole
+from tokenpipe import _core
 from tokenpipe.errors import FrameError
 from tokenpipe.wire import StepFrame
 
@@ -50,3 +51,19 @@ def test_skips_columns_and_header_fields_it_does_not_know() -> None:
     view = StepFrame.unpack(raw)
     assert view.handles.tolist() == [7]
     assert sorted(view.columns) == [1, 3]
+
+
+@pytest.mark.case("F20")
+def test_a_slot_with_two_rows_is_not_continued() -> None:
+    def frame(seq: int, body: dict[int, bytes]) -> bytes:
+        return _core.pack_step((1, 2, 3, seq, 0, 0, seq, 2, 2, 5), body)
+
+    tokens = bytes(8)
+    for other, good in ((7 << 35 | 1, True), (1, False), (2, False)):
+        handles = (1).to_bytes(8, "little") + other.to_bytes(8, "little")
+        before = StepFrame.unpack(frame(1, {1: handles, 3: tokens}))
+        if good:
+            assert StepFrame.unpack(frame(2, {3: tokens}), before).positions.tolist() == [1, 1]
+        else:
+            with pytest.raises(FrameError, match="does not continue"):
+                StepFrame.unpack(frame(2, {3: tokens}), before)

@@ -38,7 +38,7 @@ class StepFrame:
         dp, tp, step, rows, tokens, mono_ns = header[4:]
         lane = LaneHeader(*header[:4])
         if rows and StepColumn.HANDLES not in columns:
-            if before is None or not before._is_before(lane, rows):
+            if before is None or not (before._is_before(lane, rows) and before._is_sole()):
                 raise FrameError("StepFrame: the frame does not continue the frame before it")
             positions = before.positions + before.counts
             columns[StepColumn.HANDLES] = before.columns[StepColumn.HANDLES]
@@ -49,6 +49,11 @@ class StepFrame:
         mine = self.header
         before = (mine.instance, mine.sender, mine.seq + 1, self.rows)
         return before == (lane.instance, lane.sender, lane.seq, rows)
+
+    def _is_sole(self) -> bool:
+        """Return whether no slot has two rows, as no frame continues two rows of a slot."""
+        slots = self.handles >> _core.GENERATION_BITS & (1 << _core.SLOT_BITS) - 1
+        return len(np.unique(slots)) == self.rows
 
     @property
     def handles(self) -> I64:
