@@ -20,7 +20,7 @@ static int is_sole(const tp_basis *basis) {
     return 1;
 }
 
-tp_result tp_basis_take(tp_basis *basis, tp_step_view *v) {
+TP_HOT tp_result tp_basis_take(tp_basis *basis, tp_step_view *v) {
     if (v->continues) {
         if (!tp_basis_leads_to(basis, 0, v)) {
             return TP_E_BASIS;
@@ -41,7 +41,7 @@ tp_result tp_basis_take(tp_basis *basis, tp_step_view *v) {
     return tp_buffers_grow(arrays, sizeof arrays / sizeof *arrays, &basis->capacity, v->rows);
 }
 
-void tp_basis_keep(tp_basis *basis, const tp_step_view *v) {
+TP_HOT void tp_basis_keep(tp_basis *basis, const tp_step_view *v) {
     uint32_t *restrict position = basis->position;
     if (!v->continues && v->rows > 0) {
         memcpy(basis->handles, v->handles, (size_t)v->rows * sizeof *basis->handles);

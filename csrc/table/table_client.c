@@ -58,7 +58,7 @@ void tp_client_wake(tp_table *t, tp_binding *b) {
     tp_client_mark(c, b);
 }
 
-void tp_clients_crowded(tp_table *t, uint64_t step) {
+TP_HOT void tp_clients_crowded(tp_table *t, uint64_t step) {
     for (uint32_t i = 0; i < t->client_count; i++) {
         tp_client *c = &t->clients[i];
         if (!c->crowded && tp_client_bytes(c) > t->merge_limit) {

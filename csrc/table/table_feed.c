@@ -164,7 +164,7 @@ WITH_AND_WITHOUT void feed_rows(tp_table *t, tp_rank *rank, const tp_step_view *
     t->counters.tokens += plain;
 }
 
-tp_result tp_table_feed(tp_table *t, uint32_t dp, uint32_t tp, const uint8_t *data, size_t size) {
+TP_HOT tp_result tp_table_feed(tp_table *t, uint32_t dp, uint32_t tp, const uint8_t *data, size_t size) {
     tp_step_view v;
     t->event_count = 0;
     tp_result result = tp_step_parse(data, size, &v);

@@ -147,7 +147,7 @@ static void settle(tp_table *t, tp_client *c, tp_binding *b) {
 }
 
 /* Packs the bindings in the client's list. A binding that still has unsent output stays in the list. */
-static void put_all(tp_table *t, tp_packed *p, int urgent_only) {
+static TP_HOT void put_all(tp_table *t, tp_packed *p, int urgent_only) {
     tp_client *c = p->client;
     uint32_t kept = 0;
     for (uint32_t i = 0; i < c->dirty_count; i++) {
@@ -278,8 +278,8 @@ static void take_kept(tp_table *t, tp_client *c, tp_output_rows *rows) {
     c->kept_events = NULL;
 }
 
-tp_result tp_table_flush(tp_table *t, uint32_t client, uint64_t max_bytes, int urgent_only,
-                         tp_output_rows *rows) {
+TP_HOT tp_result tp_table_flush(tp_table *t, uint32_t client, uint64_t max_bytes, int urgent_only,
+                                tp_output_rows *rows) {
     t->event_count = 0;
     *rows = (tp_output_rows){.rows = 0};
     if (client >= t->client_count || !tp_client_is_dirty(&t->clients[client])) {

@@ -13,7 +13,7 @@
 #include "table/table_pool.h"
 #include "table/table_tail.h"
 
-int tp_row_judge(tp_table *t, tp_binding *b, const tp_end *end, uint64_t step) {
+TP_HOT int tp_row_judge(tp_table *t, tp_binding *b, const tp_end *end, uint64_t step) {
     if (end->finish != TP_FINISH_NONE) {
         b->stop_string = end->string;
         tp_binding_finish(t, b, end->finish, end->finish == TP_FINISH_STOP ? end->token : -1);
@@ -211,7 +211,7 @@ static void take(tp_table *t, tp_binding *b, tp_row *row) {
     }
 }
 
-void tp_row_apply(tp_table *t, tp_binding *b, tp_row *row) {
+TP_HOT void tp_row_apply(tp_table *t, tp_binding *b, tp_row *row) {
     if (b->flags & TP_B_DRAINED) { /* its worker said that no row follows */
         t->counters.stale++;
         return;

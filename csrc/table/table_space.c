@@ -16,7 +16,7 @@
 #define BYTES(s)     {TP_GROWING((s)->error), TP_GROWING((s)->text), TP_GROWING((s)->extras)}
 #define COUNT(array) (sizeof(array) / sizeof *(array))
 
-tp_result tp_space_reserve(tp_space *s, const tp_space_need *need) {
+static tp_result grow(tp_space *s, const tp_space_need *need) {
     const tp_growing by_row[] = BY_ROW(s), by_token[] = BY_TOKEN(s), by_entry[] = BY_ENTRY(s);
     TP_TRY(tp_buffers_grow(by_row, COUNT(by_row), &s->row_capacity, need->rows));
     TP_TRY(tp_buffers_grow(by_token, COUNT(by_token), &s->token_capacity, need->tokens));
@@ -24,6 +24,13 @@ tp_result tp_space_reserve(tp_space *s, const tp_space_need *need) {
     TP_TRY(tp_buffer_grow(&s->error, 1, &s->error_capacity, need->error));
     TP_TRY(tp_buffer_grow(&s->text, 1, &s->text_capacity, need->text));
     return tp_buffer_grow(&s->extras, 1, &s->extras_capacity, need->extras);
+}
+
+TP_HOT tp_result tp_space_reserve(tp_space *s, const tp_space_need *need) {
+    const int fits = need->rows <= s->row_capacity && need->tokens <= s->token_capacity &&
+                     need->entries <= s->entry_capacity && need->error <= s->error_capacity &&
+                     need->text <= s->text_capacity && need->extras <= s->extras_capacity;
+    return fits ? TP_OK : grow(s, need);
 }
 
 void tp_space_free(tp_space *s) {

@@ -95,7 +95,7 @@ static const tp_word *find_word(tp_detok *d, const tp_vocab *v, int32_t token) {
     return word;
 }
 
-size_t tp_detok_step(tp_detok *d, const tp_vocab *v, int32_t token, uint8_t *out) {
+TP_HOT size_t tp_detok_step(tp_detok *d, const tp_vocab *v, int32_t token, uint8_t *out) {
     const tp_word *word = token < 0 || (uint32_t)token >= v->count ? NULL : find_word(d, v, token);
     if (word == NULL) {
         return 0;

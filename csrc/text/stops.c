@@ -221,7 +221,8 @@ void tp_stops_put(tp_stops *s) {
     free_stops(s);
 }
 
-size_t tp_stops_scan(const tp_stops *s, uint32_t *state, const uint8_t *text, size_t size, int32_t *found) {
+TP_HOT size_t tp_stops_scan(const tp_stops *s, uint32_t *state, const uint8_t *text, size_t size,
+                            int32_t *found) {
     uint32_t at = *state;
     *found = -1;
     for (size_t i = 0; i < size; i++) {

@@ -181,7 +181,7 @@ void tp_text_drop_mark(tp_text *t, tp_text_mark *mark) {
     }
 }
 
-tp_result tp_text_step(tp_text *t, int32_t token, int counts, int32_t *stop) {
+TP_HOT tp_result tp_text_step(tp_text *t, int32_t token, int counts, int32_t *stop) {
     *stop = -1;
     if (tp_text_plain(t, t->vocab, token)) {
         return TP_OK;

@@ -3,8 +3,8 @@
 
 #include "wire/envelope.h"
 
-tp_result tp_columns_read(const uint8_t *data, size_t size, uint32_t kind, uint64_t *header, uint32_t fields,
-                          tp_column *columns, uint32_t last) {
+TP_HOT tp_result tp_columns_read(const uint8_t *data, size_t size, uint32_t kind, uint64_t *header,
+                                 uint32_t fields, tp_column *columns, uint32_t last) {
     tp_reader r = {data, data + size};
     uint32_t found_kind, elements, n;
     tp_result result = tp_envelope_read(&r, &found_kind, &elements);
@@ -40,7 +40,7 @@ tp_result tp_columns_read(const uint8_t *data, size_t size, uint32_t kind, uint6
     return tp_left(&r) == 0 ? TP_OK : TP_E_TRAILING;
 }
 
-size_t tp_columns_size(const uint64_t *header, uint32_t fields, const tp_part *parts, uint32_t n) {
+TP_HOT size_t tp_columns_size(const uint64_t *header, uint32_t fields, const tp_part *parts, uint32_t n) {
     size_t size = 1 + 1 + 1 + (fields < 16 ? 1 : 3);
     uint32_t present = 0;
     for (uint32_t i = 0; i < fields; i++) {
@@ -55,7 +55,8 @@ size_t tp_columns_size(const uint64_t *header, uint32_t fields, const tp_part *p
     return size + (present < 16 ? 1 : 3);
 }
 
-uint8_t *tp_head_write(uint32_t kind, const uint64_t *header, uint32_t fields, uint8_t present, uint8_t *p) {
+TP_HOT uint8_t *tp_head_write(uint32_t kind, const uint64_t *header, uint32_t fields, uint8_t present,
+                              uint8_t *p) {
     *p++ = 0x94;
     *p++ = (uint8_t)kind;
     *p++ = TP_WIRE_VERSION;
@@ -73,8 +74,8 @@ uint8_t *tp_head_write(uint32_t kind, const uint64_t *header, uint32_t fields, u
     return p;
 }
 
-size_t tp_columns_write(uint32_t kind, const uint64_t *header, uint32_t fields, const tp_part *parts,
-                        uint32_t n, uint8_t *out) {
+TP_HOT size_t tp_columns_write(uint32_t kind, const uint64_t *header, uint32_t fields, const tp_part *parts,
+                               uint32_t n, uint8_t *out) {
     uint8_t present = 0;
     for (uint32_t i = 0; i < n; i++) {
         present += parts[i].size != 0;

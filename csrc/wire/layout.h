@@ -8,8 +8,8 @@
 
 #define TP_WIRE_VERSION 1
 
-/* Marks the functions that a publish calls. The linker places them side by side, so that they take few
- * pages and cache lines. */
+/* Marks the functions that a publish, a feed or a flush calls for each frame or row. The linker places them
+ * side by side, so that they take few pages and cache lines. */
 #define TP_HOT __attribute__((hot))
 
 /* First element of every frame: [kind, version, header, body]. */

@@ -110,14 +110,14 @@ static void describe(const tp_output_rows *r, uint64_t *header, tp_part *parts) 
     memcpy(parts, p, sizeof p);
 }
 
-size_t tp_output_size(const tp_output_rows *rows) {
+TP_HOT size_t tp_output_size(const tp_output_rows *rows) {
     uint64_t header[TP_OUT_FIELDS];
     tp_part parts[TP_OUT_LAST];
     describe(rows, header, parts);
     return tp_columns_size(header, TP_OUT_FIELDS, parts, TP_OUT_LAST);
 }
 
-size_t tp_output_write(const tp_output_rows *rows, uint8_t *out) {
+TP_HOT size_t tp_output_write(const tp_output_rows *rows, uint8_t *out) {
     uint64_t header[TP_OUT_FIELDS];
     tp_part parts[TP_OUT_LAST];
     describe(rows, header, parts);

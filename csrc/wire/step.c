@@ -37,7 +37,7 @@ static tp_result read_rows(const tp_column *c, tp_step_view *view) {
     return (view->counts == NULL ? rows : tp_sum_u16(view->counts, rows)) == tokens ? TP_OK : TP_E_COUNTS;
 }
 
-tp_result tp_step_parse(const uint8_t *data, size_t size, tp_step_view *view) {
+TP_HOT tp_result tp_step_parse(const uint8_t *data, size_t size, tp_step_view *view) {
     uint64_t h[TP_STEP_FIELDS];
     tp_column c[TP_STEP_LAST + 1];
     tp_logprobs lp;
