@@ -27,6 +27,7 @@ def kill_all(it: Engine) -> None:
         it.start_worker(*rank)
 
 
+@pytest.mark.timeout(900)
 @pytest.mark.parametrize(
     ("ranks", "moments"), [(1, 3), (2, 2), pytest.param(1, 20, marks=pytest.mark.soak)]
 )

@@ -59,6 +59,7 @@ def kill_workers(server: Running) -> None:
 
 
 @pytest.mark.case("B45")
+@pytest.mark.timeout(900)
 @pytest.mark.parametrize(
     ("ranks", "moments", "lost_rank"),
     [(1, 3, "move"), (2, 2, "wait"), pytest.param(1, 20, "move", marks=pytest.mark.soak)],

@@ -41,6 +41,7 @@ def kill_engine(server: Running) -> float:
 
 
 @pytest.mark.case("B45")
+@pytest.mark.timeout(900)
 @pytest.mark.parametrize("moments", [2, pytest.param(20, marks=pytest.mark.soak)])
 def test_callers_that_wait_are_served_by_the_next_engine(
     tmp_path: Path, runtime_dir: Path, moments: int

@@ -97,6 +97,8 @@ class Options:
                 tensor_parallel_size=TP,
                 slots_per_rank=BATCH,
                 vocab_size=VOCAB_SIZE,
+                # The bench kills workers, so a death says nothing about the requests.
+                policies={"max_deaths": 1_000_000},
             )
         else:
             base = Topology.load(self.topology)
