@@ -13,7 +13,7 @@ from tests.api.pipeline_thread import pipeline
 from tests.client.engine import fake_engine, only_listen, serve
 from tokenpipe.api.engine_link import EngineLink
 from tokenpipe.api.problems import Problem
-from tokenpipe.errors import TokenpipeError
+from tokenpipe.errors import LaneLost, TokenpipeError
 from tokenpipe.topology import Topology
 from tokenpipe.types import SamplingParams
 
@@ -117,3 +117,31 @@ def test_a_lost_client_is_replaced_when_the_engine_is_back(runtime_dir: Path) ->
             await link.close()
 
     asyncio.run(live())
+
+
+class Client:
+    """What the log asks a client for."""
+
+    engines_lost = 0
+    away: LaneLost | None = None
+    lost: LaneLost | None = None
+
+
+def test_each_loss_is_logged_however_short(caplog: pytest.LogCaptureFixture) -> None:
+    link, client = EngineLink("nowhere"), Client()
+
+    def said() -> list[str]:
+        caplog.clear()
+        link._log_losses(client)  # type: ignore[arg-type]
+        return [record.message for record in caplog.records]
+
+    with caplog.at_level("INFO", "tokenpipe.api"):
+        assert said() == []
+        client.engines_lost, client.away = 1, LaneLost("the engine is gone: it died")
+        assert said() == ["the engine is gone: it died"] and said() == []
+        client.away = None
+        assert said() == ["the engine is back"] and said() == []
+        client.engines_lost = 2  # it was back before anyone looked
+        assert said() == ["the engine is gone, and another one is there", "the engine is back"]
+        client.engines_lost, client.lost = 3, LaneLost("no engine was there")
+        assert len(said()) == 1 and said() == []

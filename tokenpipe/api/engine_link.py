@@ -28,6 +28,8 @@ class EngineLink:
         self._client: AsyncClient | None = None
         self._why = "the engine has not started yet"  # why there is no client
         self._stopped = False
+        self._losses = 0  # losses of the engine that are logged
+        self._away = False  # the last one of them is not over
 
     def client(self) -> AsyncClient:
         """Return the client. Raises Problem, a 503, while there is none."""
@@ -70,16 +72,11 @@ class EngineLink:
 
         While the engine is started again, the client attaches by itself.
         """
-        away = False
         while True:
             await asyncio.sleep(RETRY_S)
             client = self._client
-            if client is not None and (client.away is not None) != away:
-                away = not away
-                if client.away is not None:
-                    _log.error("%s", client.away)
-                elif client.lost is None:
-                    _log.info("the engine is back")
+            if client is not None:
+                self._log_losses(client)
             if client is not None and client.lost is not None:
                 self._why = self.absence_reason
                 _log.error("%s", self._why)
@@ -93,10 +90,20 @@ class EngineLink:
                 else:
                     _log.info("the engine is back")
 
+    def _log_losses(self, client: AsyncClient) -> None:
+        """Log that the engine is gone, or back. It may have been away for less than `RETRY_S`."""
+        if client.engines_lost != self._losses:
+            self._losses, self._away = client.engines_lost, True
+            _log.error("%s", client.away or "the engine is gone, and another one is there")
+        if self._away and client.away is None and client.lost is None:
+            self._away = False
+            _log.info("the engine is back")
+
     async def _attach(self) -> None:
         client = AsyncClient(self._endpoint, name=f"api-{os.getpid()}")
         await client.open()
         self._client = client
+        self._losses, self._away = 0, False
 
     async def close(self) -> None:
         """Close the client."""

@@ -49,6 +49,7 @@ class AsyncClient:
         self._scheduled = False
         self._lanes: Lanes | None = None
         self._return: EngineReturn | None = None  # while the engine is started again
+        self._engines_lost = 0
         self._weak_tick = _weak(self._tick)
 
     async def __aenter__(self) -> Self:
@@ -169,6 +170,11 @@ class AsyncClient:
         return None if self._return is None else self._core.away
 
     @property
+    def engines_lost(self) -> int:
+        """How often the engine died and was looked for again. It may be away for a moment only."""
+        return self._engines_lost
+
+    @property
     def counters(self) -> dict[str, int]:
         """The counts so far, by name."""
         return self._core.counters
@@ -235,6 +241,7 @@ class AsyncClient:
     def _leave(self, lanes: Lanes) -> None:
         """Close the lanes to a dead engine, and begin to look for the next one."""
         self._lanes = None
+        self._engines_lost += 1
         self._cancel_release()
         self._loop.remove_reader(lanes.waiter.fileno())
         lanes.close(0.0)
