@@ -84,3 +84,10 @@ def test_the_vocabulary_bounds_a_prompt() -> None:
 def test_a_prompt_may_be_an_array(kind: Any) -> None:
     ids = submits(np.array([3, 4], kind))[0].prompt_token_ids
     assert ids == (3, 4) and {type(token) for token in ids} == {int}
+
+
+@pytest.mark.case("F40")
+@pytest.mark.parametrize("given", [b"abcd", bytearray(4), "abcd"])
+def test_bytes_and_text_are_no_token_ids(given: Any) -> None:
+    with pytest.raises(FieldError, match=rf"^prompt_token_ids: .*{type(given).__name__} was given"):
+        expand(RequestKeys(1), given, SamplingParams(), None, b"")

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
+import stat
 from pathlib import Path
 
 import pytest
 
 from tokenpipe.errors import ConfigError
 from tokenpipe.instance import Instance, Reservation
+from tokenpipe.instance import runtime_dir as runtime_dir_module
 from tokenpipe.layout import layout_of
 from tokenpipe.topology import Topology
 
@@ -88,3 +90,23 @@ def test_a_path_that_no_directory_can_have_is_a_config_error(runtime_dir: Path) 
     for given in ("a\0b", Path("a\0b")):
         with pytest.raises(ConfigError, match=r"runtime_dir: .*without a NUL"):
             Topology(runtime_dir=given)
+
+
+@pytest.mark.case("F40")
+def test_the_directory_of_another_user_does_not_count(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As under `sudo -E`: it can be written, and its owner could replace what is in it."""
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
+    assert runtime_dir_module.default_base() == tmp_path / "tokenpipe"
+    real = os.stat
+
+    def foreign(path: str | Path) -> os.stat_result:
+        there = list(real(path))
+        there[stat.ST_UID] = os.geteuid() + 1
+        return os.stat_result(there)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "stat", foreign)
+        assert not runtime_dir_module._is_own(str(tmp_path))
+    assert not runtime_dir_module._is_own("/nowhere/at/all")

@@ -9,6 +9,7 @@ import signal
 import time
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -253,3 +254,29 @@ def test_a_start_that_fails_halfway_leaves_nothing(
     spec = program(LIVELY)
     with no_descriptors(spare), pytest.raises(StartupError, match="Too many open files"):
         supervisor.start(spec)
+
+
+@pytest.mark.case("F40")
+def test_a_supervisor_that_did_not_run_counts_all_times_anew(
+    tmp_path: Path, program: Program, caplog: pytest.LogCaptureFixture, clock: Clock
+) -> None:
+    with Supervisor(tmp_path / "logs", clock=clock) as supervisor:
+        kept = keep(supervisor, clock=clock, stuck_s=5.0, startup_s=20.0, on_stuck="kill")
+        ready = kept.start(program(LIVELY))
+        wait_ready(kept, ready)
+        starting = kept.start(program(BUSY_START, "600", rank="1"), clock() + 20.0)
+        kept.look()
+        os.kill(ready.pid, signal.SIGSTOP)
+        kept.look()
+        clock.advance(3600.0)
+        kept.look()
+        assert not ready.kill_reason and not starting.kill_reason
+        assert told(caplog, "nothing ran here for 3600 s; all times are counted anew") == 1
+        for _ in range(10):
+            clock.advance(2.0)
+            kept.look()
+        assert str(ready.kill_reason) == "it gave no sign of life for 6 s"
+        assert not starting.kill_reason
+        clock.advance(2.0)
+        kept.look()
+        assert "it was not ready" in starting.kill_reason

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import os
+import re
 import select
 import shutil
 import signal
@@ -218,3 +220,13 @@ def test_who_has_something_to_say_at_the_end_is_heard(tmp_path: Path) -> None:
         assert eventually(ready.exists)
         (died,) = supervisor.stop(30.0, pump=pump)
     assert died.returncode == 0 and pumped >= 3
+
+
+@pytest.mark.case("F40")
+def test_a_kernel_without_pidfds_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def missing(_pid: int) -> int:
+        raise OSError(errno.ENOSYS, "Function not implemented")
+
+    monkeypatch.setattr(os, "pidfd_open", missing)
+    with pytest.raises(ConfigError, match=rf"this kernel is {re.escape(os.uname().release)}"):
+        Supervisor(tmp_path)

@@ -75,3 +75,23 @@ def test_a_wrong_number_is_refused_by_name(wrong: dict[str, Any]) -> None:
     assert str(error) == f"{error.field}: {error.problem}"
     again = pickle.loads(pickle.dumps(error))
     assert (again.field, again.problem) == (error.field, error.problem)
+
+
+@pytest.mark.case("F40")
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("max_tokens", None),
+        ("n", "2"),
+        ("seed", 1.5),
+        ("top_k", True),
+        ("temperature", "x"),
+        ("top_p", None),
+        ("logprobs", [1]),
+        ("min_p", False),
+    ],
+)
+def test_a_value_of_another_type_names_its_field(field: str, value: Any) -> None:
+    with pytest.raises(FieldError, match=rf"^{field}: must be a") as caught:
+        SamplingParams(**{field: value})
+    assert caught.value.field == field and repr(value) in str(caught.value)

@@ -72,6 +72,8 @@ def _sample(params: SamplingParams, index: int) -> SamplingParams:
 
 
 def _token_ids(tokens: Iterable[int] | Sequence[int], vocab_size: int | None) -> tuple[int, ...]:
+    if isinstance(tokens, str | bytes | bytearray):  # array() would take bytes for raw integers
+        raise FieldError(PROMPT, f"needs token ids, and {type(tokens).__name__} was given")
     try:
         ids = array("i", tokens)
     except (OverflowError, TypeError) as error:

@@ -13,12 +13,21 @@ from tokenpipe.errors import ConfigError
 def default_base() -> Path:
     """Return the default base directory: in $XDG_RUNTIME_DIR, else one per user in /tmp."""
     given = os.environ.get("XDG_RUNTIME_DIR", "")
-    if given and os.path.isdir(given) and os.access(given, os.W_OK):
+    if given and _is_own(given) and os.access(given, os.W_OK):
         base = Path(given) / "tokenpipe"
     else:
         base = Path(tempfile.gettempdir()) / f"tokenpipe-{os.geteuid()}"
     make_private(base, exist_ok=True)
     return base
+
+
+def _is_own(path: str) -> bool:
+    """Whether it is a directory of this user. Under `sudo -E` it may be another user's."""
+    try:
+        there = os.stat(path)
+    except (OSError, ValueError):
+        return False
+    return stat.S_ISDIR(there.st_mode) and there.st_uid == os.geteuid()
 
 
 def resolved(base: Path) -> Path:

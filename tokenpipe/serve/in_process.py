@@ -34,6 +34,7 @@ from .launch import STOPPED, engine_child
 from .processes import LOOK_S, ServerFailed, ServerProcesses
 from .server_resources import server_resources, with_name
 from .signals import SecondSignal, StopSignals, stop_signals
+from .standard_descriptors import open_standard_descriptors
 
 AFTER_FAILURE_S = 1.0  # for responses that are open, and for the engine's end
 _log = logging.getLogger("tokenpipe.serve")
@@ -64,6 +65,7 @@ def run(
         raise ConfigError(f"api.workers: run() serves with one, launch() with several (got {got})")
     if endpoint is not None and spec is not None:
         raise ConfigError("run() takes the spec of an engine or the endpoint of one, not both")
+    open_standard_descriptors()
     check_start(topology)
     raise_descriptor_limit()
     topology = with_name(topology)

@@ -22,6 +22,7 @@ from .binding import url_of
 from .processes import LOOK_S, ServerFailed, ServerProcesses
 from .server_resources import ServerResources, server_resources, with_name
 from .signals import SecondSignal, StopSignals, stop_signals
+from .standard_descriptors import open_standard_descriptors
 
 STOPPED = 0  # exit status after one signal; after a second signal n it is 128 + n
 _log = logging.getLogger("tokenpipe.serve")
@@ -34,6 +35,7 @@ def launch(topology: Topology, spec: EngineSpec | None = None) -> int:
     port that is taken, a wrong directory, a missing package), LaneBusy, StartupError, ServerFailed
     (a process died and is not started again). All child processes have ended then.
     """
+    open_standard_descriptors()
     check_start(topology)
     raise_descriptor_limit()
     set_title("tp:supervisor")

@@ -72,9 +72,13 @@ class StopSignals:
 
 @contextmanager
 def stop_signals() -> Iterator[StopSignals]:
-    """Take the signals until the block ends. Call it in the main thread."""
+    """Take the signals until the block ends. Call it in the main thread.
+
+    A signal that is ignored stays ignored: `nohup` and a shell's `&` start a process so.
+    """
     signals = StopSignals()
-    before = {number: signal.signal(number, signals.handle) for number in SIGNALS}
+    taken = [number for number in SIGNALS if signal.getsignal(number) is not signal.SIG_IGN]
+    before = {number: signal.signal(number, signals.handle) for number in taken}
     try:
         yield signals
     finally:

@@ -76,6 +76,11 @@ class Keeper:
         kept = self._kept[child]
         return [*self._start(kept, phase, now), *self._silence(kept, last_sign, now)]
 
+    def delay(self, seconds: float) -> None:
+        """Move all deadlines: the owner itself did not run for so long."""
+        for kept in self._kept.values():
+            kept.deadline += seconds
+
     def died(self, child: str, now: float) -> Restart | NoRestart:
         """Forget a dead child and decide what follows. KeyError for a child that is not alive."""
         return self._policy.died(self._kept.pop(child).role, child, now)

@@ -17,6 +17,7 @@ from .supervisor import Supervisor
 
 FIRST_PAUSE_S = 1.0  # after a start that failed; each further one doubles it
 MOST_PAUSE_S = 30.0
+FROZEN_S = 3.0  # between two looks: the process was stopped, or its machine was
 
 
 class _Waiting(NamedTuple):
@@ -52,6 +53,7 @@ class KeptChildren:
             kill_stuck=policies.on_stuck == "kill",
         )
         self._waiting: dict[str, _Waiting] = {}
+        self._looked = float("inf")  # when `look` was called last
         self._startup_s = topology.timeouts.startup_s
         self._failure = failure
         self._log = log
@@ -105,6 +107,13 @@ class KeptChildren:
     def look(self) -> None:
         """Log the new findings about living children; kill the children that must be killed."""
         now = self.children.read_notifications()
+        frozen = now - self._looked
+        self._looked = now
+        if frozen > FROZEN_S:  # the children perhaps did not run either
+            self._log.warning("nothing ran here for %.0f s; all times are counted anew", frozen)
+            self._keeper.delay(frozen)
+            for child in self.children.living:
+                child.notify.forgive(now)
         for child in self.children.living:
             signs = child.notify.last_sign
             for finding in self._keeper.seen(child.spec.name, child.missing(), signs, now):

@@ -77,6 +77,10 @@ class NotifyReader:
             self.ready.pop(gone, None)
             self.last_sign.pop(gone, None)
 
+    def forgive(self, now: float) -> None:
+        """Count silence from now on: the reader itself did not run."""
+        self.last_sign = dict.fromkeys(self.last_sign, now)
+
     def close(self) -> None:
         """Close both ends."""
         self.started()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import select
 import time
@@ -20,6 +21,7 @@ from .child_log import make_log_dir
 from .startup_report import startup_report
 
 READY_POLL_S = 0.05
+FROZEN_S = 3.0  # a step of a wait that takes longer does not count
 PUMP_PAUSE_S = 0.005  # if `pump` returns at once, this pause prevents a busy loop
 
 
@@ -41,6 +43,7 @@ class Supervisor:
 
         Raises ConfigError where `log_dir` cannot be made.
         """
+        _check_kernel()
         try:
             log_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
         except OSError as error:
@@ -110,8 +113,13 @@ class Supervisor:
         which names the child that died first, or all children that missed the deadline.
         """
         self._check("wait_ready")
-        deadline = self._clock() + timeout_s
+        before = self._clock()
+        deadline = before + timeout_s
         while True:
+            now = self._clock()
+            if now - before > FROZEN_S:  # this process did not run, and perhaps no child did
+                deadline += now - before
+            before = now
             # Deaths are read before notifications: a child that was ready and died is not ready.
             self._collect(0.0)
             self.read_notifications()
@@ -213,3 +221,16 @@ class Supervisor:
             raise ForkError(
                 f"Supervisor.{what}: made in process {self._pid}, used in {os.getpid()}"
             )
+
+
+def _check_kernel() -> None:
+    """Raise ConfigError where the kernel has no pidfds."""
+    try:
+        os.close(os.pidfd_open(os.getpid()))
+    except (AttributeError, OSError) as error:
+        if isinstance(error, OSError) and error.errno not in (errno.ENOSYS, errno.EPERM):
+            raise
+        raise ConfigError(
+            f"tokenpipe needs pidfd_open: Linux 5.4 or later, and a sandbox that allows it; this "
+            f"kernel is {os.uname().release}"
+        ) from None

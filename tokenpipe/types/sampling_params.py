@@ -54,6 +54,7 @@ class SamplingParams:
     output_kind: RequestOutputKind = RequestOutputKind.DELTA
 
     def __post_init__(self) -> None:
+        _check_types(self)
         if self.n < 1:
             raise FieldError("n", f"must be at least 1, not {self.n}")
         if self.max_tokens < 1:
@@ -79,6 +80,31 @@ class SamplingParams:
             raise FieldError("stream_interval", f"must be at least 1, not {self.stream_interval}")
         if self.stream_interval_ms < 0:
             raise FieldError("stream_interval_ms", f"must be >= 0, not {self.stream_interval_ms}")
+
+
+_INTS = (
+    "n", "max_tokens", "min_tokens", "top_k", "stream_interval", "stream_interval_ms", "seed",
+    "logprobs", "prompt_logprobs",
+)  # fmt: skip
+_MAY_BE_NONE = frozenset({"seed", "logprobs", "prompt_logprobs"})
+_NUMBERS = ("temperature", "top_p", "min_p")
+
+
+def _check_types(params: SamplingParams) -> None:
+    for name in _INTS:
+        value = getattr(params, name)
+        if type(value) is int or (value is None and name in _MAY_BE_NONE):
+            continue
+        if not hasattr(value, "__index__") or isinstance(value, bool):
+            raise FieldError(name, f"must be an integer, not {value!r}")
+    for name in _NUMBERS:
+        value = getattr(params, name)
+        if type(value) is not float and (isinstance(value, bool | str) or not _is_number(value)):
+            raise FieldError(name, f"must be a number, not {value!r}")
+
+
+def _is_number(value: object) -> bool:
+    return hasattr(value, "__float__") or hasattr(value, "__index__")
 
 
 def _token_ids(ids: Iterable[int]) -> tuple[int, ...]:
