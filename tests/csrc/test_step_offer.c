@@ -3,6 +3,7 @@
 #include "pack/step_offer.h"
 
 #include "check.h"
+#include "pack/packer_positions.h"
 #include "wire/step.h"
 
 #include <string.h>
@@ -176,7 +177,66 @@ static void test_steps_must_grow(void) {
     tp_send_window_free(&w);
 }
 
+/* The head of the position column, as it lies in a frame of 8 rows: its id, a tag, and 4 bytes a row. */
+#define POSITION_HEAD 0x20c405u
+
+/* The caller's arrays change while a step is packed, as when another thread writes to them: the frame is one
+ * all the same, and the packer keeps only handles that it has checked. */
+static void test_arrays_that_change(void) {
+    enum { ROWS = SLOTS };
+    static int64_t handles[ROWS];
+    static int32_t tokens[ROWS], k[ROWS], entries[ROWS * 2], ranks[ROWS];
+    static uint32_t extras_len[ROWS];
+    static uint8_t extras[ROWS * 3], frame[4096];
+    static float values[ROWS * 2];
+    tp_packer p;
+    tp_step_rows rows;
+    tp_step_view view;
+    tp_fault fault;
+    CHECK(tp_packer_init(&p, DP, 0, SLOTS, VOCAB) == TP_OK);
+    for (uint32_t i = 0; i < ROWS; i++) {
+        handles[i] = handle_of(i, i == 4 ? POSITION_HEAD : 1);
+        k[i] = 1;
+        extras_len[i] = 3;
+    }
+    tp_step_input in = {.lane = {1, 2, 3, 1},
+                        .step = 1,
+                        .handles = {(uint8_t *)handles, ROWS, 8},
+                        .tokens = {(uint8_t *)tokens, ROWS, 4},
+                        .lp_k = {(uint8_t *)k, ROWS, 4},
+                        .lp_ids = {(uint8_t *)entries, ROWS * 2, 4},
+                        .lp_values = {(uint8_t *)values, ROWS * 2, 4},
+                        .lp_ranks = {(uint8_t *)ranks, ROWS, 4},
+                        .extras_len = {(uint8_t *)extras_len, ROWS, 4},
+                        .extras = {extras, ROWS * 3, 1}};
+    CHECK(tp_packer_pack(&p, &in, &rows, &fault) == 0);
+    memset(k, 0x7f, sizeof k);
+    memset(extras_len, 0x7f, sizeof extras_len);
+    memset(handles, 0x7f, sizeof handles);
+    CHECK(tp_step_size(&rows) <= sizeof frame);
+    CHECK(tp_step_parse(frame, tp_step_write(&rows, frame), &view) == TP_OK && view.rows == ROWS);
+    tp_packer_commit(&p);
+    /* The handles lie where the frame's tokens and positions are written, so they change in the midst of it.
+     * The head of the column between these two is written first, so it is a part of handle 4. */
+    tp_plain plain;
+    in = (tp_step_input){
+        .lane = {1, 2, 3, 2}, .step = 2, .handles = {frame, ROWS, 8}, .tokens = {(uint8_t *)tokens, ROWS, 4}};
+    const size_t size = tp_plain_begin(&p, &in, &plain);
+    CHECK(size > 0 && size <= sizeof frame);
+    uint8_t *source = frame + size - 8 * ROWS - 3;
+    in.handles.data = source;
+    for (uint32_t i = 0; i < ROWS; i++) {
+        handles[i] = handle_of(i, i == 4 ? POSITION_HEAD : 1);
+    }
+    memcpy(source, handles, sizeof handles);
+    CHECK(tp_plain_write(&p, &in, &plain, frame) == 1);
+    CHECK(memcmp(source, handles, sizeof handles) != 0);
+    CHECK(memcmp(p.run.handles, handles, sizeof handles) == 0);
+    tp_packer_free(&p);
+}
+
 int main(void) {
+    test_arrays_that_change();
     for (uint64_t seed = 0; seed < 10; seed++) {
         test_random_fates(seed);
     }
