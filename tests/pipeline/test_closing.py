@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 import threading
@@ -116,3 +117,13 @@ def test_a_rank_that_there_is_not_has_no_lane(runtime_dir: Path) -> None:
     with Pipeline(topology) as pipe:
         with pytest.raises(ConfigError, match="no worker \\(dp 7"):
             pipe.step_lane(7)
+
+
+@pytest.mark.case("F17")
+def test_a_pipeline_that_is_dropped_warns_and_leaves_nothing(runtime_dir: Path) -> None:
+    pipe = Pipeline(Topology(runtime_dir=runtime_dir))
+    pids, endpoint = pipe.processor_pids, Path(pipe.endpoint)
+    with pytest.warns(ResourceWarning, match=r"Pipeline .* was collected without close"):
+        del pipe
+        gc.collect()
+    assert not any(Path(f"/proc/{pid}").exists() for pid in pids) and not endpoint.exists()

@@ -230,3 +230,14 @@ def test_a_kernel_without_pidfds_is_named(tmp_path: Path, monkeypatch: pytest.Mo
     monkeypatch.setattr(os, "pidfd_open", missing)
     with pytest.raises(ConfigError, match=rf"this kernel is {re.escape(os.uname().release)}"):
         Supervisor(tmp_path)
+
+
+@pytest.mark.case("F17")
+def test_a_supervisor_that_is_dropped_warns_and_ends_its_children(
+    tmp_path: Path, program: Program
+) -> None:
+    supervisor = Supervisor(tmp_path)
+    pid = supervisor.start(program(IDLE)).pid
+    with pytest.warns(ResourceWarning, match=rf"Supervisor with worker 0 .pid {pid}. was"):
+        del supervisor
+    assert gone(pid)

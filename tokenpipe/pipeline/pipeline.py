@@ -81,7 +81,7 @@ class Pipeline:
             resources.processors.start(self._turn)
             for dp_rank in range(topology.data_parallel_size):
                 self.dispatch(dp_rank, [OpenRank(dp_rank, self._table.floors(dp_rank))])
-            resources.announce()
+            resources.announce(self)
             self._guard.release()
         except BaseException:
             self.close(timeout_s=0.0)

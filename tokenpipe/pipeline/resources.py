@@ -11,6 +11,7 @@ from tokenpipe.instance import (
     MODEL_CARD_FILE,
     Instance,
     ModelCard,
+    when_dropped,
     write_model_card,
 )
 from tokenpipe.layout import layout_of
@@ -42,6 +43,7 @@ class Resources:
         self._clock = clock
         self._closing = ExitStack()
         self._closing_ends = 0.0
+        self._keep: Callable[[], object] = lambda: None  # cancels the release of a dropped owner
         try:
             self._open(topology, table, outcomes)
         except BaseException:
@@ -75,8 +77,14 @@ class Resources:
         closing.callback(lambda: self.step_lanes.close(self._closing_ends))
         claim.attend()
 
-    def announce(self) -> None:
-        """Put the endpoint into the environment, so that child processes find this instance."""
+    def announce(self, owner: object) -> None:
+        """Put the endpoint into the environment, so that child processes find this instance.
+
+        If `owner`, the pipeline, is dropped without a close, everything is closed with a warning.
+        """
+        self._keep = when_dropped(
+            owner, f"Pipeline {self.instance.directory}", lambda: self.close(0.0)
+        )
         ours, previous = str(self.instance.directory), os.environ.get(ENDPOINT_VARIABLE)
         os.environ[ENDPOINT_VARIABLE] = ours
         self._closing.callback(_restore_endpoint, ours, previous)
@@ -98,6 +106,7 @@ class Resources:
 
     def close(self, timeout_s: float) -> None:
         """Close everything within `timeout_s`."""
+        self._keep()
         self._closing_ends = self._clock() + timeout_s
         self._closing.close()
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import select
 import signal
 import subprocess
 import sys
@@ -162,6 +163,13 @@ class Child:
             self._death_pipe.close()
             os.close(self.pidfd)
         return self.died
+
+    def wait_end(self) -> None:
+        """Wait for the end of a killed child, and release what belongs to it."""
+        poll = select.poll()
+        poll.register(self.pidfd, select.POLLIN)
+        poll.poll()
+        self.reap()
 
     def _ended(self) -> bool:
         try:

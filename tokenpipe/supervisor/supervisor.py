@@ -6,6 +6,8 @@ import errno
 import os
 import select
 import time
+import warnings
+import weakref
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from signal import SIGKILL, SIGTERM
@@ -56,6 +58,8 @@ class Supervisor:
         self._unreported: list[Died] = []
         self._logs: set[Path] = set()
         self._epoll = select.epoll()
+        self._keep = weakref.finalize(self, _dropped, self._pid, self._living, self._epoll)
+        self._keep.atexit = False
 
     @property
     def living(self) -> tuple[Child, ...]:
@@ -169,6 +173,7 @@ class Supervisor:
         self._check("close")
         if self._epoll.closed:
             return
+        self._keep.detach()
         self.stop(timeout_s)
         self._epoll.close()
         if not self._keep_logs:
@@ -221,6 +226,20 @@ class Supervisor:
             raise ForkError(
                 f"Supervisor.{what}: made in process {self._pid}, used in {os.getpid()}"
             )
+
+
+def _dropped(pid: int, living: dict[int, Child], epoll: select.epoll) -> None:
+    """Kill the children of a Supervisor that was collected, and close its descriptors."""
+    if pid != os.getpid():
+        return
+    names = ", ".join(str(child) for child in living.values()) or "no child"
+    for child in living.values():
+        child.signal(SIGKILL)
+        child.wait_end()
+    living.clear()
+    epoll.close()
+    what = f"Supervisor with {names} was collected without close()"
+    warnings.warn(what, ResourceWarning, stacklevel=2)
 
 
 def _check_kernel() -> None:
