@@ -38,7 +38,12 @@ class _Connection:
             sock.setsockopt(socket.SOL_SOCKET, SO_PEEK_OFF, _START)
 
     def _borrow(self) -> socket.socket:
-        return socket.socket(socket.AF_UNIX, socket.SOCK_STREAM, fileno=os.dup(self._fd))
+        fd = os.dup(self._fd)
+        try:
+            return socket.socket(socket.AF_UNIX, socket.SOCK_STREAM, fileno=fd)
+        except OSError:  # the number is another file's by now
+            os.close(fd)
+            raise
 
     def update(self) -> bool:
         """Read the kernel's count. Return False where the connection is closed."""
