@@ -15,7 +15,7 @@ def work(endpoint: str) -> None:  # in production a process of its own, with a m
         for step in count(1):  # counts forward passes, not plans
             drained: list[int] = []
             for plan in lane.recv(timeout_s=0.0 if running else 0.05):
-                if plan.reset:  # the processor died: all handles are dead
+                if plan.reset:  # the rank was lost: all handles are dead
                     running.clear()
                 for b in plan.binds:  # continues after the tokens that it already has
                     running[b.handle] = islice(cycle(b.prompt_token_ids), b.output_tokens, None)

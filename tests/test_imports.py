@@ -113,7 +113,16 @@ CORE = {
 MAY_STILL = {"client/client_core.py": {"asyncio"}}  # the Future that a consumer is parked on
 SHELLS = {
     f"processor/{name}.py"
-    for name in ("service", "rank_lanes", "client_lane", "listener", "anomaly_log", "__main__")
+    for name in (
+        "service",
+        "rank_lanes",
+        "client_lane",
+        "listener",
+        "anomaly_log",
+        "journal",
+        "lives",
+        "__main__",
+    )
 }
 
 

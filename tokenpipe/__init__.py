@@ -24,7 +24,6 @@ from tokenpipe.errors import (
     SlotBusy,
     StartupError,
     TokenpipeError,
-    WrongThread,
 )
 from tokenpipe.events import (
     Aborted,
@@ -35,6 +34,7 @@ from tokenpipe.events import (
     Mismatch,
     PrefillDone,
     ProcessorLost,
+    ProcessorRestarted,
     ProcessorUp,
     RankLost,
     RankUp,
@@ -111,6 +111,7 @@ __all__ = [
     "PrefillDone",
     "ProcessorFailed",
     "ProcessorLost",
+    "ProcessorRestarted",
     "ProcessorUp",
     "PromptLogprobs",
     "Publisher",
@@ -143,7 +144,6 @@ __all__ = [
     "TokenpipeError",
     "Topology",
     "Usage",
-    "WrongThread",
     "XPUModelRunner",
     "__version__",
     "make_handle",

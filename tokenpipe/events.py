@@ -96,7 +96,15 @@ class RankLost:
 
 @dataclass(frozen=True, slots=True)
 class ProcessorLost:
-    """A processor died. The requests that were bound to its ranks ended with an error."""
+    """A processor died and could not go on: the requests bound to its ranks end with an error."""
+
+    processor: int
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class ProcessorRestarted:
+    """A processor died, and its next process goes on with all requests. Nothing is to be done."""
 
     processor: int
     reason: str
@@ -140,6 +148,7 @@ Event = (
     | RankLost
     | ProcessorUp
     | ProcessorLost
+    | ProcessorRestarted
     | ClientLost
     | Mismatch
 )

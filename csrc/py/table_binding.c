@@ -5,6 +5,7 @@
 #include "py/table_events_binding.h"
 #include "py/table_feed_binding.h"
 #include "py/table_object.h"
+#include "py/table_saved_binding.h"
 #include "py/vocab_binding.h"
 #include "table/table.h"
 #include "table/table_client.h"
@@ -219,6 +220,9 @@ GUARDED(tp_table_py_lose_park)
 GUARDED(tp_table_py_open_client)
 GUARDED(tp_table_py_close_client)
 GUARDED(tp_table_py_shed)
+GUARDED(tp_table_py_save)
+GUARDED(tp_table_py_load)
+GUARDED(tp_table_py_reread)
 
 static PyMethodDef methods[] = {
     {"feed", guarded_tp_table_py_feed, METH_VARARGS,
@@ -257,6 +261,9 @@ static PyMethodDef methods[] = {
     {"open_client", guarded_tp_table_py_open_client, METH_O, "Collect output for a client."},
     {"close_client", guarded_tp_table_py_close_client, METH_O, "Drop a client's output; return events."},
     {"shed", guarded_tp_table_py_shed, METH_VARARGS, "End a client's requests with an error."},
+    {"save", guarded_tp_table_py_save, METH_NOARGS, "Return all bindings as bytes."},
+    {"load", guarded_tp_table_py_load, METH_O, "Take saved bindings; return the handles that need `reread`."},
+    {"reread", guarded_tp_table_py_reread, METH_VARARGS, "Give a loaded binding the options of its text."},
     {NULL, NULL, 0, NULL},
 };
 

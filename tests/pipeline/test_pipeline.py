@@ -177,7 +177,9 @@ def test_prefilled_here_decoded_there_and_moved_again(runtime_dir: Path) -> None
             close(pipe, pub)
 
 
-def test_a_killed_processor_is_named_answered_and_replaced(runtime_dir: Path) -> None:
+def test_a_killed_processor_without_a_journal_is_named_answered_and_replaced(
+    runtime_dir: Path, no_journal: None
+) -> None:
     with Pipeline(Topology(runtime_dir=runtime_dir)) as pipe:
         pub = open_publisher(pipe)
         serve_until(pipe, lambda seen: bool(pick(seen, RankUp)), pub)

@@ -113,8 +113,14 @@ class Rig:
     """One processor of `ranks` ranks; workers count positions as the real publisher does."""
 
     def __init__(
-        self, ranks: int = 1, tp_size: int = 1, clients: int = 2, **options: object
+        self,
+        ranks: int = 1,
+        tp_size: int = 1,
+        clients: int = 2,
+        begun: bool = True,
+        **options: object,
     ) -> None:
+        """Open clients and ranks, unless not `begun`: then the processor may load a state."""
         settings = {
             "index": 0,
             "ranks": range(ranks),
@@ -136,6 +142,8 @@ class Rig:
         self.positions: dict[int, int] = {}
         self.generations: dict[tuple[int, int], int] = {}
         self.steps = [0] * ranks
+        if not begun:
+            return
         for client in self.clients:
             self.command(OpenClient(client, 500 + client))
         for dp in range(ranks):

@@ -142,7 +142,9 @@ def test_verified_ranks_are_compared_with_the_rows_filled_in() -> None:
     found = []
     for leader, follower in zip(*frames, strict=True):
         for tp, raw in enumerate((leader, follower)):
-            found += list(verifier.feed(verifier.read(tp, raw)))
+            read = verifier.read(tp, raw)
+            assert read is not None
+            found += list(verifier.feed(read))
     assert [(d.tp, d.step, d.handle) for d in found] == [(1, 6, HANDLES[2])]
     with pytest.raises(FrameError, match="does not continue the frame before it"):
         verifier.read(0, frames[0][3])

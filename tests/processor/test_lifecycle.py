@@ -149,7 +149,7 @@ def test_lost_rank_ends_all_its_bindings_and_can_return() -> None:
         HandleRescheduled(run, "rank_lost", (5,)),
         HandleReleased(run, "rank_lost"),
         HandleReleased(gone, "rank_lost"),
-        RankClosed(0, "killed"),
+        RankClosed(0, "killed", rig.incarnations[0]),
     ]
     rig.bind(3, handle=late, output_token_ids=(9,))
     assert rig.reports() == [

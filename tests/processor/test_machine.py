@@ -244,6 +244,18 @@ class Engine(RuleBasedStateMachine):
         self.processors[dp].rank_lost(dp, "killed", self.now)
         self.processors[dp].rank_up(dp, self.alive[dp], self.now)
 
+    @rule(dp=st.integers(0, 1))
+    def die_and_go_on(self, dp: int) -> None:
+        """Replace a processor with one that loads its state."""
+        saved = self.processors[dp].save()
+        successor = Rig(ranks=2, clients=0, slots=SLOTS, vocab=WORDS, begun=False).processor
+        successor.load(saved)
+        assert successor.counters == self.processors[dp].counters
+        assert successor.next_deadline == self.processors[dp].next_deadline
+        assert successor.unsent_bytes(0) == self.processors[dp].unsent_bytes(0)
+        assert successor._table.save() == self.processors[dp]._table.save()
+        self.processors[dp] = successor
+
     @rule(seconds=st.sampled_from([0.5, 3.0, 11.0]))
     def pass_time(self, seconds: float) -> None:
         end = self.now + seconds
@@ -347,7 +359,9 @@ def test_storm(seed: int) -> None:
     engine.start()
     for _ in range(600):
         dp = random.randrange(2)
-        match random.randrange(40):
+        match random.randrange(41):
+            case 40:
+                engine.die_and_go_on(dp)
             case 0 if len(engine.requests) < 60:
                 stops = [random.randrange(70)]
                 k, stop = random.choice([-1, 1]), random.choice([None, [], ["A", "5;B"]])

@@ -20,7 +20,14 @@ from tokenpipe.notify import NOTIFY_VARIABLE
 from tokenpipe.processor import CONTROL_BYTES
 from tokenpipe.topology import Topology
 from tokenpipe.transport import Gap, Peer, Role, new_incarnation, open_receiver, open_sender
-from tokenpipe.wire import Counters, Message, Snapshot, pack_control, unpack_control
+from tokenpipe.wire import (
+    Counters,
+    Message,
+    ProcessorStarted,
+    Snapshot,
+    pack_control,
+    unpack_control,
+)
 
 START_S = 20.0
 MAIN = (sys.executable, "-m", "tokenpipe.processor")
@@ -124,8 +131,9 @@ def test_it_serves_commands_until_the_engine_ends_their_lane(engine: Make) -> No
     comm = Path(f"/proc/{e.process.pid}/comm").read_text()
     assert comm.startswith("tp:processor 0")
     e.commands.send(pack_control(e.commands.next_header, [Snapshot(5)]))
-    e.until(lambda: e.reported and "watchdog" in e.told)
-    assert isinstance(e.reported[0], Counters) and e.reported[0].id == 5
+    e.until(lambda: len(e.reported) == 2 and "watchdog" in e.told)
+    assert e.reported[0] == ProcessorStarted("it has no journal")
+    assert isinstance(e.reported[1], Counters) and e.reported[1].id == 5
     e.process.send_signal(signal.SIGINT)  # as a terminal's Ctrl-C; the engine decides
     e.commands.send(pack_control(e.commands.next_header, [Snapshot(6)]))
     e.until(lambda: len(e.reported) == 2)

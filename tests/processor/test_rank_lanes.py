@@ -11,6 +11,7 @@ import pytest
 
 from tests.processor.rig import Rig, Row
 from tests.processor.shell import INCARNATION, Shell, Worker
+from tokenpipe.processor.rank_feed import RankFeed
 from tokenpipe.processor.rank_lanes import RankLanes
 from tokenpipe.types import make_handle
 from tokenpipe.wire import (
@@ -36,12 +37,14 @@ class Ranks:
         self.processor.rank_lost(0, "not there yet", 100.0)
         self.processor.reports()
         self.lanes = RankLanes(
-            self.shell.instance, self.shell.topology, 0, INCARNATION, time.monotonic
+            self.shell.instance, self.shell.topology, RankFeed(0), INCARNATION, time.monotonic
         )
         self.reported: list[object] = []
 
     def turn(self, limit: int = 64) -> None:
-        self.full = self.lanes.read(self.processor, self.lanes.lanes, limit, time.monotonic())
+        now = time.monotonic()
+        self.full = self.lanes.read(self.lanes.lanes, limit, now)
+        self.lanes.feed(self.processor, now)
         self.lanes.applied(self.lanes.lanes)
         self.processor.tick(time.monotonic())
         self.reported += self.processor.reports()
@@ -105,7 +108,8 @@ def test_a_worker_that_ends_its_lane_takes_the_rank_down_by_name(ranks: Make) ->
     r.up(*workers)
     workers[1].lane.end()
     r.until(lambda: r.of(RankClosed), *workers)
-    assert r.of(RankClosed) == [RankClosed(0, "worker 0.1 closed its lane")]
+    up = r.of(RankOpened)[0].incarnation
+    assert r.of(RankClosed) == [RankClosed(0, "worker 0.1 closed its lane", up)]
     workers[1].close()
     r.up(workers[0], r.shell.worker(0, 1))  # its next life brings the rank back
     first, second = (opened.incarnation for opened in r.of(RankOpened))
@@ -128,7 +132,8 @@ def test_a_worker_that_gives_up_is_down_until_its_next_life(ranks: Make) -> None
     r.up(*workers)
     workers[1].tell(RankFailed(0, 1, "no memory"))
     r.until(lambda: r.of(RankClosed), *workers)
-    assert r.of(RankClosed) == [RankClosed(0, "worker 0.1 failed: no memory")]
+    up = r.of(RankOpened)[0].incarnation
+    assert r.of(RankClosed) == [RankClosed(0, "worker 0.1 failed: no memory", up)]
     for _ in range(20):  # both lanes are there, and that is not enough
         r.turn()
         workers[1].lane.poll()
@@ -151,7 +156,7 @@ def test_what_is_no_frame_of_a_worker_is_counted_and_the_rest_goes_on(ranks: Mak
         worker.send_raw(raw)
     worker.send(Row(HANDLE, [6]))
     r.until(lambda: r.processor.counters["rows"] == 2 and not worker.lane.unacked_frames, worker)
-    assert r.lanes.bad_frames == 1
+    assert r.lanes.rank.bad_frames == 1
     assert not r.of(RankClosed)
 
 
@@ -176,7 +181,9 @@ def test_what_is_read_is_confirmed_when_it_is_applied_and_not_before(ranks: Make
     worker.send(Row(HANDLE, [5]))
 
     def read_only() -> None:
-        r.lanes.read(r.processor, r.lanes.lanes, 64, time.monotonic())
+        now = time.monotonic()
+        r.lanes.read(r.lanes.lanes, 64, now)
+        r.lanes.feed(r.processor, now)
 
     r.shell.until(lambda: r.processor.counters["frames"] == 1, read_only, worker.lane.poll)
     for _ in range(20):

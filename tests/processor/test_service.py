@@ -14,7 +14,7 @@ from tests.processor.rig import Row
 from tests.processor.shell import INCARNATION, Client, Shell, Worker
 from tokenpipe.errors import LaneError
 from tokenpipe.instance import command_lane, report_lane
-from tokenpipe.processor import CONTROL_BYTES, ProcessorService
+from tokenpipe.processor import CONTROL_BYTES, ProcessorService, new_life
 from tokenpipe.processor.cadence import FRAMES_PER_TURN
 from tokenpipe.transport import Gap, LaneReceiver, LaneSender, MemoryLane, Peer, new_incarnation
 from tokenpipe.types import make_handle
@@ -45,8 +45,10 @@ class Served:
         self.reported: list[Message] = []
         self.commands, theirs = self._lane(command_lane(0), ENGINE, SERVICE)
         reports, self.reports = self._lane(report_lane(0), SERVICE, ENGINE)
+        life = new_life(0, self.shell.topology)
+        life.incarnation = INCARNATION
         self.service = ProcessorService(
-            self.shell.instance, self.shell.topology, 0, theirs, reports, incarnation=INCARNATION
+            self.shell.instance, self.shell.topology, 0, theirs, reports, life=life
         )
         self.service_reports = reports
 

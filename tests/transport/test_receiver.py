@@ -6,9 +6,19 @@ import time
 
 import pytest
 
-from tests.transport.rig import Rig, seq_of, turn
+from tests.transport.rig import LANE, Rig, seq_of, turn
 from tokenpipe.errors import LaneClosed, LaneError, LaneLost, StartupError
-from tokenpipe.transport import Peer, PeerDown, PeerEnded, PeerUp, lane_messages, new_incarnation
+from tokenpipe.transport import (
+    LaneReceiver,
+    LaneSender,
+    MemoryLane,
+    Peer,
+    PeerDown,
+    PeerEnded,
+    PeerUp,
+    lane_messages,
+    new_incarnation,
+)
 
 
 def test_frames_arrive_once_and_in_order(rig: Rig) -> None:
@@ -36,6 +46,46 @@ def test_a_hello_makes_a_peer_and_an_end_unmakes_it(rig: Rig) -> None:
     assert sender.close(0.0) == 0
     with pytest.raises(LaneClosed):
         sender.send(b"")
+
+
+def vanish(rig: Rig, sender: LaneSender, receiver: LaneReceiver) -> None:
+    """Let the receiver's process die without a word. The sender's port connects again."""
+    receiver._closed = True
+    receiver.port.close()
+    if rig.kind == "memory":
+        rig.memory = MemoryLane(LANE)
+        port = rig.memory.sender(rig.worker.route)
+        sender.port = sender._protocol._port = port
+
+
+def test_a_receiver_goes_on_where_one_with_its_incarnation_was(rig: Rig) -> None:
+    sender, receiver = rig.pair()
+    rig.send(sender, 5)
+    turn(lambda: sender.unacked_frames == 0, sender, receiver)
+    at = receiver.position
+    assert at[0] == rig.worker.incarnation and at[2] == 6
+    vanish(rig, sender, receiver)
+    rig.send(sender, 3)
+    following = rig.receiver()
+    following.resume(*at)
+    assert following.position == at and not following.peer_events()
+    got = turn(lambda: sender.unacked_frames == 0, sender, following)
+    assert [seq_of(f) for f in got] == [6, 7, 8]
+    assert sender.ready and not sender.lost and not following.peer_events()
+    assert following.counters["gap"] == following.counters["dropped_sender"] == 0
+
+
+def test_the_answers_follow_a_sender_to_its_new_connection(rig: Rig) -> None:
+    sender, receiver = rig.pair()
+    _, since_ns, expected, _ = receiver.position
+    vanish(rig, sender, receiver)
+    following = rig.receiver()
+    following.resume(rig.worker.incarnation, since_ns, expected, b"worker:0.0:1:gone")
+    sender.doubt()  # it says hello again
+    turn(lambda: sender.ready, sender, following)
+    rig.send(sender, 1)
+    turn(lambda: sender.unacked_frames == 0, sender, following)
+    assert not following.peer_events()
 
 
 def test_nothing_is_acknowledged_before_it_is_applied(rig: Rig) -> None:

@@ -48,7 +48,7 @@ class Engine:
                 self.free.append(slot)
             case tp.RankLost() | tp.ProcessorLost() | tp.ClientLost():
                 self.lost.append(event.reason)
-            case tp.RankUp() | tp.ProcessorUp() | tp.Mismatch():
+            case tp.RankUp() | tp.ProcessorUp() | tp.ProcessorRestarted() | tp.Mismatch():
                 pass
             case _:
                 assert_never(event)

@@ -14,6 +14,7 @@ class FrameQueue:
         self.frames: deque[bytes] = deque()
         self.error: TokenpipeError | None = None
         self.bad_frames = 0
+        self.repeats = False  # whether rows may come again
 
     def feed(self, frame: bytes, now: float) -> None:
         """Keep a frame."""
@@ -24,7 +25,8 @@ class FrameQueue:
         self.fail(LaneError(f"gap: output was lost on lane {lane}"))
 
     def source_lost(self, now: float) -> None:
-        """Do nothing: the engine ends the requests of a dead processor."""
+        """Note that the next process of a processor may send the last rows again."""
+        self.repeats = True
 
     def engine_lost(self, error: TokenpipeError) -> None:
         """Let the reader raise an error after the frames that came before."""

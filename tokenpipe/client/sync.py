@@ -13,7 +13,7 @@ from types import TracebackType
 from typing_extensions import Self
 
 from tokenpipe.errors import FrameError, LaneClosed, LaneError, LaneLost
-from tokenpipe.instance import Instance, OwnerGuard, close_at_exit, when_dropped
+from tokenpipe.instance import ForkGuard, Instance, close_at_exit, when_dropped
 from tokenpipe.topology import Topology
 from tokenpipe.types import RequestOutput, SamplingParams
 from tokenpipe.wire import Cancel, Message, OutputFrame
@@ -22,6 +22,7 @@ from .client_core import ClientCore
 from .engine_return import EngineReturn
 from .frame_queue import FrameQueue
 from .lanes import Lanes
+from .live_rows import LiveRows
 from .opening import open_lanes
 from .send_outgoing import send_outgoing
 from .sending import send_requests
@@ -31,10 +32,7 @@ FRAMES_PER_READ = 16  # of `frames`
 
 
 class Client:
-    """Submits requests and reads their output; the calls block.
-
-    For one thread: the first one that calls a method owns it. A call in another thread raises
-    WrongThread. Another thread may close it while its owner does not wait in a call.
+    """Submits requests and reads their output; the calls block. For one thread.
 
     There are two ways. `generate` returns an iterator of RequestOutput. `submit` sends a request,
     and `frames` yields whole frames of columns and reads no row. Errors are those of AsyncClient.
@@ -57,7 +55,7 @@ class Client:
         return client
 
     def _serve(self, lanes: Lanes, topology: Topology, endpoint: Path | None = None) -> None:
-        self._guard = OwnerGuard()
+        self._guard = ForkGuard()
         self._endpoint = endpoint
         self._return: EngineReturn | None = None  # from the engine's death on
         self._close_s = topology.timeouts.close_s
@@ -65,6 +63,7 @@ class Client:
         self._closed = False
         self._read_from(lanes)
         self._queue = FrameQueue()
+        self._live = LiveRows()
         self._columns = False
         self._core = ClientCore(
             incarnation=lanes.me.incarnation,
@@ -145,6 +144,7 @@ class Client:
         submits = self._core.expand(prompt_token_ids, wanted, request_id, extra, streamed=False)
         self._columns = True
         self._send(submits)
+        self._live.add(submit.key for submit in submits)
         return submits[0].key
 
     def cancel(self, key: int) -> None:
@@ -165,7 +165,9 @@ class Client:
 
         A frame counts as taken when the next frame is asked for. `offsets` says where each row
         begins in its request. Apply rows by offset: after a reschedule to another processor a
-        request's rows come over another lane and may overtake earlier ones.
+        request's rows come over another lane and may overtake earlier ones, and after a processor's
+        death tokens, text and extras may come again. A request has one final row, and no row after
+        it. The offset of a final row is 2^32-1 if nobody knows it: the request ends where it is.
         """
         self._check()
         self._columns = True
@@ -178,7 +180,10 @@ class Client:
                 except FrameError:
                     queue.bad_frames += 1
                     continue
-                yield output
+                self._live.careful = queue.repeats
+                live = self._live.take(output)
+                if live is not None:
+                    yield live
             if queue.error is not None:
                 error, queue.error = queue.error, None
                 raise error
@@ -228,8 +233,7 @@ class Client:
             if until is not None and now >= until:
                 return False
             due = [lanes.next_deadline, until, core.next_deadline]
-            wait_s = max(0.0, min(d for d in due if d is not None) - now)
-            self._guard.wait(lanes.waiter.wait, wait_s)
+            lanes.waiter.wait(max(0.0, min(d for d in due if d is not None) - now))
             now = time.monotonic()
 
     def _send(self, messages: Sequence[Message]) -> None:
@@ -281,8 +285,7 @@ class Client:
             elif until is not None and now >= until:
                 return False
             else:
-                left = looking.next_s if until is None else min(looking.next_s, until - now)
-                self._guard.wait(time.sleep, left)
+                time.sleep(looking.next_s if until is None else min(looking.next_s, until - now))
         return True
 
     def _progress(self) -> tuple[int, int]:
@@ -297,7 +300,7 @@ class Client:
         """
         if self._closed:
             return 0
-        self._guard.check_close("Client")
+        self._guard.check("Client")
         self._closed = True
         gone = self._core.error is not None or self._queue.error is not None
         self._core.fail(LaneClosed("the client was closed"))
@@ -309,5 +312,4 @@ class Client:
             self._lanes.applied()  # a caller that left the loop over frames() has the last frame
         unsent = self._lanes.close(0.0 if gone else self._close_s)
         self._cancel_release()
-        self._guard.release()
         return unsent

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 from tokenpipe.errors import SlotBusy, TokenpipeError
 from tokenpipe.types import MAX_GENERATION, Request, make_handle, split_handle
+from tokenpipe.wire import RankClosed, RankOpened
 
 
 @dataclass(slots=True)
@@ -46,6 +47,7 @@ class BindingTable:
         self.requests: dict[int, Entry] = {}
         self.bindings: dict[int, Binding] = {}
         self.incarnations = [0] * data_parallel_size  # of each rank, 0 while it is down
+        self._opened: set[int] = set()  # all incarnations so far
         self._generations = [[first_generation - 1] * slots for _ in range(data_parallel_size)]
 
     # --- requests ---
@@ -68,6 +70,19 @@ class BindingTable:
     def of_client(self, client: int) -> list[Entry]:
         """Return the live requests of a client."""
         return [e for e in self.requests.values() if e.request.client == client]
+
+    # --- ranks ---
+
+    def rank_changes(self, report: RankOpened | RankClosed) -> bool:
+        """Note a report on a rank. Return False for a repeated one, which changes nothing."""
+        now = self.incarnations[report.dp]
+        if isinstance(report, RankClosed):
+            changes = report.incarnation == now != 0
+            self.incarnations[report.dp] = 0 if changes else now
+        elif changes := report.incarnation not in self._opened:
+            self._opened.add(report.incarnation)
+            self.incarnations[report.dp] = report.incarnation
+        return changes
 
     # --- bindings ---
 

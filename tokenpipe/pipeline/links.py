@@ -12,7 +12,10 @@ MESSAGES_PER_FRAME = 256  # a bind can hold all ids of a long output
 
 
 class ProcessorLink:
-    """The lanes to one processor, from its start to its death."""
+    """The lanes to one processor. They outlive its process if the next one goes on.
+
+    `going_on`: its process died, and the next one has not said yet whether it goes on.
+    """
 
     def __init__(
         self,
@@ -28,6 +31,7 @@ class ProcessorLink:
         self.ranks = ranks
         self.trouble = ""  # why its reports cannot be read; it must then be replaced
         self.death = ""  # how its process ended; empty while it runs
+        self.going_on = False
         self.closed = False
         self._commands = commands
         self._reports = reports
@@ -40,7 +44,7 @@ class ProcessorLink:
     @property
     def ready(self) -> bool:
         """Whether both lanes are connected and welcomed."""
-        return self._commands.ready and self._reports.sender != 0
+        return self._commands.ready and self._reports.sender != 0 and not self.going_on
 
     @property
     def next_deadline(self) -> float:
@@ -53,6 +57,10 @@ class ProcessorLink:
         """Send commands. They wait here while the processor is not ready or its lane is full."""
         if not self.closed:
             self._waiting.extend(messages)
+            self._send()
+
+    def _send(self) -> None:
+        if not self.going_on:  # else the next process may not know what they are about
             self._waiting.send(self._commands)
 
     def poll(self) -> list[Message]:
@@ -60,7 +68,7 @@ class ProcessorLink:
         if self.closed or self.trouble:
             return []
         self._commands.poll()
-        self._waiting.send(self._commands)
+        self._send()
         self._reports.peer_events()  # the process's end is reported to `died`
         reports: list[Message] = []
         for item in self._reports.recv():
@@ -80,10 +88,29 @@ class ProcessorLink:
         self.death = reason
         self._reports.doubt(self._clock())
 
+    def go_on(self) -> None:
+        """Keep the lanes for the next process. Commands wait for its first report."""
+        self.going_on = True
+
+    def gone_on(self) -> None:
+        """Note that the next process has the requests. The commands that waited are sent."""
+        self.death, self.going_on = "", False
+        self._send()
+
+    def begin_again(self, messages: Sequence[Message]) -> None:
+        """Note that the next process has no requests. It gets these commands, and no older ones."""
+        self.death, self.going_on = "", False
+        self._waiting.clear()
+        self.dispatch(messages)
+
     @property
     def exhausted(self) -> bool:
         """Whether the processor is dead and its last report was read."""
-        return bool(self.death) and (bool(self.trouble) or not self._reports.sender)
+        return (
+            bool(self.death)
+            and not self.going_on
+            and (bool(self.trouble) or not self._reports.sender)
+        )
 
     def close(self, timeout_s: float) -> None:
         """End the command lane, which makes the processor finish; close the report lane."""

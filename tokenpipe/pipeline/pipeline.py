@@ -11,26 +11,23 @@ from types import TracebackType
 
 from typing_extensions import Self
 
-from tokenpipe.errors import LaneClosed, ProcessorFailed, TokenpipeError, afresh
-from tokenpipe.events import Event, Finished, ProcessorLost, ProcessorUp, RankLost, RankUp
-from tokenpipe.instance import ModelCard, OwnerGuard, close_at_exit
+from tokenpipe.errors import LaneClosed, TokenpipeError, afresh
+from tokenpipe.events import Event
+from tokenpipe.instance import ForkGuard, ModelCard, close_at_exit
 from tokenpipe.postprocess import check_tokenizer
 from tokenpipe.topology import Topology
 from tokenpipe.types import FIRST_GENERATION, ErrorCode, Request
 from tokenpipe.wire import (
     CloseClient,
-    Counters,
     Message,
     OpenClient,
     OpenRank,
-    RankClosed,
-    RankOpened,
 )
 from tokenpipe.worker import StepLane
 
 from .bindings import BindingTable, Entry
 from .outcomes import Outcomes
-from .processors import Death
+from .reports import Reports
 from .resources import Resources
 from .step_commands import StepCommands
 
@@ -47,7 +44,7 @@ class Pipeline:
 
     Raises `ConfigError` for a wrong topology or directory or a missing tokenizer, `LaneBusy` where
     a living instance holds the name, `StartupError` where a processor does not become ready. Only
-    one thread may use a pipeline: the first that calls a method after it was made.
+    the thread that made a pipeline may call its methods.
     """
 
     def __init__(
@@ -63,10 +60,9 @@ class Pipeline:
             topology = Topology.load(topology)
         check_tokenizer(topology.tokenizer)
         self.topology = topology
-        self._guard = OwnerGuard()
+        self._guard = ForkGuard()
         self._clock = clock
         self._events: list[Event] = []
-        self._failure: ProcessorFailed | None = None
         self._closed = False
         self._fresh = False  # `wait` has done the work of the next `poll`
         # Generations begin at a large random number. So a number that a caller made up, or a
@@ -75,6 +71,7 @@ class Pipeline:
         self._table = BindingTable(topology.data_parallel_size, topology.slots_per_rank, first)
         self._outcomes = Outcomes(self._table, topology.policies.max_deaths)
         self._resources = resources = Resources(topology, self._table, self._outcomes, clock)
+        self._reports = Reports(self._table, self._outcomes, resources)
         try:
             if model_card is not None:
                 self.set_model_card(model_card)
@@ -131,8 +128,8 @@ class Pipeline:
         self._guard.check("Pipeline")
         end = None if timeout_s is None else self._clock() + timeout_s
         while not self._events and not self._closed:
-            if self._failure is not None:
-                raise afresh(self._failure)
+            if (failure := self._reports.failure) is not None:
+                raise afresh(failure)
             left = 0.5 if end is None else end - self._clock()
             if left <= 0:
                 break
@@ -153,8 +150,8 @@ class Pipeline:
             self._work()
         self._fresh = False
         events, self._events = self._events, []
-        if self._failure is not None and not events:
-            raise afresh(self._failure)
+        if (failure := self._reports.failure) is not None and not events:
+            raise afresh(failure)
         return events
 
     # --- what an engine orders ---
@@ -239,13 +236,12 @@ class Pipeline:
 
         A process that does not end within `timeout_s` (None: the topology's `close_s`) is killed.
         """
-        self._guard.check_close("Pipeline")
+        self._guard.check("Pipeline")
         if self._closed:
             return
         self._closed = True
         patience = self.topology.timeouts.close_s if timeout_s is None else timeout_s
         self._resources.close(patience)
-        self._guard.release()
 
     def __enter__(self) -> Self:
         """Return itself."""
@@ -286,18 +282,13 @@ class Pipeline:
         """Wait for something to do, at most `timeout_s`, and do it."""
         self._resources.claim.attend()
         deadline = self._resources.next_deadline
-        left = max(0.0, min(timeout_s, deadline - self._clock()))
-        came = self._guard.wait(self._resources.waiter.wait, left)
+        came = self._resources.waiter.wait(max(0.0, min(timeout_s, deadline - self._clock())))
         if came or self._clock() >= deadline:
             self._work()
 
     def _work(self) -> None:
         self._resources.pool.turn()
-        for report in self._resources.processors.reports():
-            self._report(report)
-        for death in self._resources.processors.deaths():
-            self._processor_died(death)
-        self._welcome_processors()
+        self._events += self._reports.read()
         for happened in self._resources.clients.serve():
             if isinstance(happened, OpenClient | CloseClient):
                 self._resources.processors.broadcast(happened)
@@ -306,45 +297,3 @@ class Pipeline:
         self._resources.step_lanes.poll()
         self._resources.clients.send(self._outcomes.take_final_rows())
         self._resources.pool.turn()
-
-    def _report(self, report: Message) -> None:
-        match report:
-            case RankOpened():
-                self._table.incarnations[report.dp] = report.incarnation
-                self._resources.step_lanes.renew(report.dp)
-                self._events.append(RankUp(report.dp, report.incarnation))
-            case RankClosed():
-                self._table.incarnations[report.dp] = 0
-                self._resources.step_lanes.reset(report.dp)
-                self._events.append(RankLost(report.dp, report.reason))
-            case Counters():
-                self._resources.processors.counts.hear(report)
-            case _:
-                event = self._outcomes.apply(report)
-                if event is not None:
-                    self._events.append(event)
-
-    def _processor_died(self, death: Death) -> None:
-        self._events.append(ProcessorLost(death.processor, death.reason))
-        error = f"processor {death.processor} was lost: {death.reason}"
-        ends = list(self._outcomes.processor_lost(death.ranks, error))
-        self._events += ends
-        for dp_rank in death.ranks:
-            if self._table.incarnations[dp_rank]:
-                self._report(RankClosed(dp_rank, f"processor {death.processor} was lost"))
-        ended = sum(isinstance(event, Finished) for event in ends)
-        try:
-            self._resources.processors.replace(death, f"{ended} request(s) end with an error")
-        except ProcessorFailed as failure:
-            self._failure = failure
-
-    def _welcome_processors(self) -> None:
-        """Tell the processors that were started again what they need to know."""
-        try:
-            started = self._resources.processors.take_started()
-        except ProcessorFailed as failure:
-            self._failure, started = failure, []
-        for link in started:
-            opened = [OpenRank(dp, self._table.floors(dp)) for dp in link.ranks]
-            link.dispatch([*opened, *self._resources.clients.present()])
-            self._events.append(ProcessorUp(link.index))

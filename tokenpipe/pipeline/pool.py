@@ -9,7 +9,7 @@ from contextlib import ExitStack
 
 from tokenpipe.errors import ProcessorFailed
 from tokenpipe.instance import Instance, RoleLock, command_lane, report_lane
-from tokenpipe.processor import CONTROL_BYTES, ProcessorService
+from tokenpipe.processor import CONTROL_BYTES, ProcessorService, new_life
 from tokenpipe.supervisor import Child, ChildSpec, KeptChildren, Supervisor
 from tokenpipe.topology import Topology
 from tokenpipe.transport import (
@@ -19,11 +19,11 @@ from tokenpipe.transport import (
     Peer,
     Role,
     Waiter,
-    new_incarnation,
     open_receiver,
     open_sender,
 )
 
+from .journal_files import JournalFiles
 from .links import ProcessorLink
 
 LOOK_S = 0.5  # between two checks of the processes
@@ -48,6 +48,7 @@ class Pool:
         self.children: dict[int, Child] = {}
         self._started: list[ProcessorLink] = []
         self._locks: list[RoleLock] = []  # role locks of inline processors
+        self._journals: dict[int, JournalFiles] = {}
         self._kept = KeptChildren(supervisor, topology, ProcessorFailed, _log, clock)
         self._look_at = float("inf") if self.inline else 0.0
         self._instance = instance
@@ -60,18 +61,41 @@ class Pool:
         """Start processor `index`; return the link to it, which is not ready yet."""
         if self.inline:
             return self._start_inline(index)
+        if self._topology.policies.processor == "restart":
+            try:
+                self._journals[index] = JournalFiles(index, self._instance.directory)
+            except OSError as error:
+                _log.error("processor %d has no journal, for it cannot be made: %s", index, error)
         return self._start_process(index, self._kept.start)
 
+    def journal(self, index: int) -> JournalFiles | None:
+        """Return the journal of a processor, None where it has none."""
+        return self._journals.get(index)
+
+    def go_on(self, index: int, also: str) -> None:
+        """Restart a dead processor on the lanes that its link has. It goes on from its journal.
+
+        Logs and raises as `start_again` does.
+        """
+        self._bury(index, also)
+        self._kept.start_again(self._spec(index), lambda: self._go_on_late(index))
+
     def start_again(self, index: int, also: str) -> None:
-        """Restart a dead processor if the policies allow it; `take_started` returns its link.
+        """Restart a dead processor without its requests; `take_started` returns its link.
 
         The log line of the death includes the text `also`. A start that fails is tried again by
         `take_started`. Raises ProcessorFailed if the policies do not allow a restart.
         """
+        self._bury(index, also)
+        journal = self.journal(index)
+        if journal is not None:
+            journal.clear()
+        self._kept.start_again(self._spec(index), lambda: self._start_late(index))
+
+    def _bury(self, index: int, also: str) -> None:
         died = self.children[index].died
         assert died is not None, f"processor {index} lives"
         self._kept.died(died, also)
-        self._kept.start_again(self._spec(index), lambda: self._start_late(index))
 
     def take_started(self) -> list[ProcessorLink]:
         """Return the links to the processors that were started again, each once.
@@ -84,13 +108,22 @@ class Pool:
 
     def _start_late(self, index: int) -> None:
         self._instance.restore()  # the child must find the instance
-        deadline = self._clock() + self._topology.timeouts.startup_s
-        link = self._start_process(index, lambda spec: self._kept.start(spec, deadline))
-        self._started.append(link)
+        self._started.append(self._start_process(index, self._start_in_time))
+
+    def _go_on_late(self, index: int) -> None:
+        self._instance.restore()
+        self.children[index] = self._start_in_time(self._spec(index))
+
+    def _start_in_time(self, spec: ChildSpec) -> Child:
+        return self._kept.start(spec, self._clock() + self._topology.timeouts.startup_s)
 
     def _spec(self, index: int) -> ChildSpec:
-        arguments = ("--endpoint", str(self._instance.directory), "--index", str(index))
-        return ChildSpec("processor", str(index), "tokenpipe.processor", arguments)
+        journal = self.journal(index)
+        fds = () if journal is None else journal.fds
+        arguments = ["--endpoint", str(self._instance.directory), "--index", str(index)]
+        if fds:
+            arguments += ["--journal", *map(str, fds)]
+        return ChildSpec("processor", str(index), "tokenpipe.processor", tuple(arguments), fds=fds)
 
     def _start_process(self, index: int, start: Callable[[ChildSpec], Child]) -> ProcessorLink:
         link = self._link(index, *self._open_lanes(index))
@@ -157,6 +190,8 @@ class Pool:
             service.close(max(0.0, end - self._clock()))
         for lock in self._locks:
             lock.release()
+        for journal in self._journals.values():
+            journal.close()
 
     def _link(self, index: int, commands: LaneSender, reports: LaneReceiver) -> ProcessorLink:
         ranks = self._topology.ranks_of(index)
@@ -171,7 +206,8 @@ class Pool:
 
     def _start_inline(self, index: int) -> ProcessorLink:
         """Run the service in this process, on lanes in memory."""
-        it = Peer("processor", str(index), new_incarnation())
+        life = new_life(index, self._topology)
+        it = Peer("processor", str(index), life.incarnation)
         self._locks.append(self._instance.claim("processor", str(index)))
         command_ends = self._memory_lane(command_lane(index), self._me, it)
         report_ends = self._memory_lane(report_lane(index), it, self._me)
@@ -181,7 +217,7 @@ class Pool:
             index,
             command_ends[1],
             report_ends[0],
-            incarnation=it.incarnation,
+            life=life,
             clock=self._clock,
         )
         self.services.append(service)

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
-from tokenpipe.errors import LaneError, StartupError
+from tokenpipe.errors import LaneError, ProcessorFailed, StartupError
 from tokenpipe.supervisor import Supervisor
 from tokenpipe.topology import Topology
-from tokenpipe.wire import Message
+from tokenpipe.wire import Message, ProcessorStarted
 
 from .counts import Counts
 from .links import ProcessorLink
@@ -16,10 +16,23 @@ from .pool import Pool
 
 
 class Death(NamedTuple):
-    """A processor that died, its ranks and the reason."""
+    """A processor died, and its requests with it.
+
+    `why`: the next process runs already, and could not go on with the requests for this reason.
+    `failure`: there is no next process.
+    """
 
     processor: int
     ranks: Sequence[int]
+    reason: str
+    why: str = ""
+    failure: ProcessorFailed | None = None
+
+
+class WentOn(NamedTuple):
+    """A processor died, and the next process has its requests."""
+
+    processor: int
     reason: str
 
 
@@ -37,6 +50,7 @@ class ProcessorSet:
         self._links: list[ProcessorLink] = []
         self.counts = Counts(self._links)
         self._starting = True
+        self._given_up: list[Death] = []
 
     def start(self, wait: Callable[[float], object]) -> None:
         """Start all processors and wait until each is ready.
@@ -71,10 +85,18 @@ class ProcessorSet:
         for link in self._links:
             link.dispatch([message])
 
-    def reports(self) -> Iterator[Message]:
-        """Yield the reports of all processors."""
+    def reports(self) -> Iterator[Message | Death | WentOn]:
+        """Yield the reports of all processors, and what the next process of a dead one says."""
         for link in self._links:
-            yield from link.poll()
+            for report in link.poll():
+                if not isinstance(report, ProcessorStarted):
+                    yield report
+                elif link.going_on and report.why:
+                    yield Death(link.index, link.ranks, link.death, report.why)
+                elif link.going_on:
+                    reason = link.death
+                    link.gone_on()
+                    yield WentOn(link.index, reason)
 
     def deaths(self) -> list[Death]:
         """Return the processors that died, each once, after its last report was read."""
@@ -82,14 +104,36 @@ class ProcessorSet:
             if self._starting:
                 what = f"{died.child} {died.how} before it was ready"
                 raise StartupError(f"{what}; {died.explanation}")
-            self._links[int(died.child.spec.rank)].died(str(died))
+            self._died(self._links[int(died.child.spec.rank)], str(died))
         for link in self._links:
             if link.trouble and not link.death:
                 self._kill(link)
         dead = [link for link in self._links if link.exhausted and not link.closed]
         for link in dead:
             link.close(0.0)
-        return [Death(link.index, link.ranks, link.death) for link in dead]
+        given_up, self._given_up = self._given_up, []
+        return given_up + [Death(link.index, link.ranks, link.death) for link in dead]
+
+    def _died(self, link: ProcessorLink, reason: str) -> None:
+        """Let the next process go on from the journal, if there is one."""
+        journal = self._pool.journal(link.index)
+        again = link.going_on
+        link.died(reason)
+        if journal is None or link.trouble or link.closed:
+            return  # it is replaced when its last report is read
+        if again:  # what killed this process too may be in the journal
+            journal.clear()
+        link.go_on()
+        try:
+            self._pool.go_on(link.index, "its requests go on in the next process")
+        except ProcessorFailed as failure:
+            self._given_up += self._give_up(link, failure)
+
+    def _give_up(self, link: ProcessorLink, failure: ProcessorFailed) -> list[Death]:
+        if not link.going_on or link.closed:
+            return []
+        link.close(0.0)
+        return [Death(link.index, link.ranks, link.death, failure=failure)]
 
     def _kill(self, link: ProcessorLink) -> None:
         """Kill a processor whose reports cannot be read. It is then replaced like a dead one."""
@@ -109,10 +153,19 @@ class ProcessorSet:
 
         Raises ProcessorFailed where one cannot be started and no further attempt is allowed.
         """
-        started = self._pool.take_started()
+        try:
+            started = self._pool.take_started()
+        except ProcessorFailed as failure:
+            for link in self._links:
+                self._given_up += self._give_up(link, failure)
+            raise
         for link in started:
             self._links[link.index] = link
         return started
+
+    def begin_again(self, death: Death, commands: Sequence[Message]) -> None:
+        """Let a process without requests begin with these commands."""
+        self._links[death.processor].begin_again(commands)
 
     def close(self, end: float) -> None:
         """Tell all processors to finish by the time `end`."""

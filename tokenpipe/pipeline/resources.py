@@ -65,6 +65,7 @@ class Resources:
         closing.callback(claim.release)
         self.log_dir = topology.log_dir or instance.directory / "logs"
         self.supervisor = Supervisor(self.log_dir, keep_logs=topology.log_dir is not None)
+        waiter.watch(self.supervisor.fileno())
         closing.callback(lambda: self.supervisor.close(max(0.0, self._closing_ends - clock())))
         me = Peer("engine", "0", new_incarnation())
         self.clients = Clients(instance, topology, me, waiter, table, outcomes, clock)

@@ -5,6 +5,7 @@ socket, clock or log. `ProcessorService` runs it on lanes.
 """
 
 from .core import Processor
+from .lives import new_life
 from .service import CONTROL_BYTES, ProcessorService
 
-__all__ = ["CONTROL_BYTES", "Processor", "ProcessorService"]
+__all__ = ["CONTROL_BYTES", "Processor", "ProcessorService", "new_life"]

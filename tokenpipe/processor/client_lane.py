@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections import deque
+from collections.abc import Callable, Iterable
 
 from tokenpipe.instance import Instance, output_lane
 from tokenpipe.topology import Topology
 from tokenpipe.transport import Peer, Role, new_incarnation, open_sender
-from tokenpipe.wire import OpenClient
+from tokenpipe.wire import OpenClient, readdressed
 
+from . import records
 from .core import Processor
+from .journal import Journal
 
 RESERVE_BYTES = 1 << 20  # beyond the window, for urgent rows only
 FRAME_BYTES = 1 << 20  # the largest frame to send
@@ -33,17 +36,24 @@ class OutputSender:
         processor: int,
         client: OpenClient,
         clock: Callable[[], float],
+        journal: Journal | None = None,
+        backlog: Iterable[bytes] = (),
     ) -> None:
-        """Connect to the lane that `client` has bound for this processor."""
+        """Connect to the lane that `client` has bound for this processor.
+
+        `backlog` are frames of an earlier lane, to be sent first.
+        """
         self.client = client.client
         self.client_incarnation = client.incarnation
         # The processor counts a packed frame as sent, so it is kept here until the lane has room.
         # It has one token at least, and may be large: logprobs of the whole vocabulary.
         self._flushed: bytes | None = None
+        self._backlog = deque(backlog)
+        self._journal = journal
         self._window = topology.bounds.client_window_bytes
         self._frame_bytes = min(FRAME_BYTES, topology.bounds.max_frame_bytes)
         self._clock = clock
-        self._first = 0  # the number of the oldest frame that is not acknowledged
+        self._first = 1  # the number of the oldest frame that is not acknowledged
         self._acked_at = clock()  # when that number last grew
         self.lane = open_sender(
             instance,
@@ -74,11 +84,24 @@ class OutputSender:
     @property
     def stuck(self) -> bool:
         """Whether a packed frame waits for room in the lane."""
-        return self._flushed is not None
+        return self._flushed is not None or bool(self._backlog)
+
+    @property
+    def unacknowledged(self) -> list[bytes]:
+        """The frames that the client has perhaps not got, oldest first."""
+        window = self.lane.window
+        frames = [*window.between(window.first, window.next_seq), *self._backlog]
+        return frames if self._flushed is None else [*frames, self._flushed]
 
     def flush(self, processor: Processor) -> None:
         """Send the client's unsent output, as far as the window allows."""
         lane = self.lane
+        while self._backlog and not lane.lost:
+            frame = readdressed(self._backlog[0], lane.next_header)
+            if len(frame) > lane.room:
+                return
+            lane.send(frame)
+            self._backlog.popleft()
         while not lane.lost:
             if self._flushed is not None:
                 if len(self._flushed) > lane.room:
@@ -93,26 +116,28 @@ class OutputSender:
                 room = lane.room
                 if room < LEAST_ROOM or not processor.urgent(self.client):
                     return
+            most = min(room - LEAST_ROOM // 2, self._frame_bytes)
             self._flushed = processor.flush(
-                self.client,
-                lane.next_header,
-                min(room - LEAST_ROOM // 2, self._frame_bytes),
-                urgent_only=reserve,
+                self.client, lane.next_header, most, urgent_only=reserve
             )
             if self._flushed is None:
                 return
+            if self._journal is not None:
+                self._journal.add(records.flush(self.client, most, reserve))
 
     def pending(self, processor: Processor) -> bool:
         """Return whether output for this client is left that could still be sent."""
         if self.lane.lost:
             return False
-        return self._flushed is not None or processor.unsent_bytes(self.client) > 0
+        return self.stuck or processor.unsent_bytes(self.client) > 0
 
     def poll(self) -> None:
         """Read what the client said, acknowledgements above all, and do what is due."""
         self.lane.poll()
         first = self.lane.window.first
         if first != self._first:
+            if self._journal is not None:
+                self._journal.add(records.acked(self.client, first - self._first))
             self._first, self._acked_at = first, self._clock()
 
     def close(self, timeout_s: float) -> int:

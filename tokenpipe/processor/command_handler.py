@@ -32,7 +32,7 @@ class CommandHandler:
         self._life = life
         self._reports = reports
         self._counted = counted
-        self._clients: dict[int, int] = {}  # index -> incarnation, while open
+        self.clients: dict[int, int] = {}  # index -> incarnation, while open
         self._acts: dict[type[Message], Callable[[Any, float], None]] = {
             Bind: self._bind,
             Preempt: self._preempt,
@@ -68,6 +68,9 @@ class CommandHandler:
             self._dead_on_arrival(rank, m, RescheduleReason.SLOT_BUSY)
         else:
             rank.parked.cancel(m.handle)
+            text = _text_options(m) if m.text else None
+            if text is not None:
+                self._life.texts[m.handle] = text
             events = self._table.bind(
                 m.handle,
                 m.key,
@@ -78,7 +81,7 @@ class CommandHandler:
                 m.stop_token_ids,
                 m.output_token_ids,
                 m.prefill,
-                _text_options(m) if m.text else None,
+                text,
                 m.stream_interval,
                 m.stream_interval_ms,
                 m.cached_tokens,
@@ -112,7 +115,7 @@ class CommandHandler:
                     self._counted["bad_commands"] += 1
 
     def _open_client(self, m: OpenClient, now: float) -> None:
-        if self._clients.get(m.client) == m.incarnation:
+        if self.clients.get(m.client) == m.incarnation:
             return
         self._close_client(CloseClient(m.client), now)
         try:
@@ -120,10 +123,10 @@ class CommandHandler:
         except ValueError:
             self._counted["bad_commands"] += 1
         else:
-            self._clients[m.client] = m.incarnation
+            self.clients[m.client] = m.incarnation
 
     def _close_client(self, m: CloseClient, now: float) -> None:
-        if self._clients.pop(m.client, None) is not None:
+        if self.clients.pop(m.client, None) is not None:
             self._life.sent(self._table.close_client(m.client))
 
 

@@ -22,6 +22,7 @@ from .deadlines import NEVER
 from .lifecycle import Lifecycle
 from .rank import Rank
 from .report_queue import ReportQueue
+from .saved_state import load_state, pack_state
 from .verify import Verifier
 
 MAX_FLUSH_BYTES = 1 << 20
@@ -134,6 +135,8 @@ class Processor:
             self._counted["tp_ignored"] += 1
         if rank.verifier is not None:
             step = rank.verifier.read(tp, frame)
+            if step is None:
+                return
             if (step.dp, step.tp) != (rank.dp, tp):
                 raise FrameError(f"StepFrame of dp {step.dp}, tp {step.tp} on another lane")
             for found in rank.verifier.feed(step):
@@ -170,8 +173,8 @@ class Processor:
         rank = self._ranks[dp]
         if rank.incarnation:
             self._life.lose(rank, died)
+            self._reports.put(RankClosed(dp, reason, rank.incarnation))
             rank.close()
-            self._reports.put(RankClosed(dp, reason))
 
     # --- commands and time --------------------------------------------------------------------
 
@@ -241,6 +244,29 @@ class Processor:
         for _, handle, was, held, total in self._table.shed(client, ErrorCode.SLOW, error) or ():
             rank = self._ranks[split_handle(handle)[0]]
             self._life.shed(rank, handle, was, bool(held), total, error, now)
+
+    # --- another life -------------------------------------------------------------------------
+
+    def save(self) -> bytes:
+        """Return the whole state. A new processor with the same arguments goes on from it."""
+        return pack_state(
+            self._table, self._ranks, self._life, self._reports, self._commands, self._counted
+        )
+
+    def load(self, saved: bytes) -> None:
+        """Take the state of another processor. Call it before anything else.
+
+        Raises FrameError for bytes that `save` did not make. Then this processor is of no use.
+        """
+        load_state(
+            saved,
+            self._table,
+            self._ranks,
+            self._life,
+            self._reports,
+            self._commands,
+            self._counted,
+        )
 
     @property
     def counters(self) -> dict[str, int]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tokenpipe._core import FINISH_ABORT, FINISH_ERROR, NO_STOP, Table
+from tokenpipe.postprocess import TextOptions
 from tokenpipe.types import ErrorCode, RescheduleReason
 from tokenpipe.wire import (
     Bind,
@@ -39,6 +40,7 @@ class Lifecycle:
         self._reports = reports
         self._drained_s = drained_s
         self._park_s = park_s
+        self.texts: dict[int, TextOptions] = {}  # of the handles that are not released
 
     # --- events of the table ------------------------------------------------------------------
 
@@ -234,5 +236,6 @@ class Lifecycle:
 
     def _release(self, rank: Rank, handle: int, reason: str) -> None:
         rank.forget(handle)
+        self.texts.pop(handle, None)
         self._table.drop(handle)
         self._reports.put_for(handle, HandleReleased(handle, reason))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 from .deadlines import NEVER
 from .timers import LifeClock, Timer
@@ -42,6 +43,27 @@ class Rank:
             timer.clear()
         if self.verifier is not None:
             self.verifier.reset()
+
+    def save(self) -> dict[str, Any]:
+        """Return the state, in plain values, for `load`."""
+        return {
+            "incarnation": self.incarnation,
+            "life": self.life.save(),
+            "gap_at": self.gap_at if self.gap_at > -math.inf else None,
+            "bound_at": list(self.bound_at.items()),
+            "timers": [timer.save() for timer in self._timers],
+        }
+
+    def load(self, saved: dict[str, Any]) -> None:
+        """Take a saved state."""
+        self.incarnation = saved["incarnation"]
+        self.life.load(*saved["life"])
+        self.gap_at = -math.inf if saved["gap_at"] is None else saved["gap_at"]
+        self.bound_at.update((handle, total) for handle, total in saved["bound_at"])
+        for timer, deadlines in zip(self._timers, saved["timers"], strict=True):
+            timer.load((handle, due) for handle, due in deadlines)
+        if self.verifier is not None:
+            self.verifier.join()
 
     def forget(self, handle: int) -> None:
         """Cancel the deadlines of a handle."""

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Container
 
-from tokenpipe._core import peek
-from tokenpipe.errors import FrameError
 from tokenpipe.instance import Instance, worker_lane
 from tokenpipe.topology import Topology
 from tokenpipe.transport import (
@@ -18,27 +16,36 @@ from tokenpipe.transport import (
     new_incarnation,
     open_receiver,
 )
-from tokenpipe.wire import Kind, RankFailed, unpack_control
 
+from . import records
 from .core import Processor
+from .journal import Journal
+from .rank_feed import RankFeed
+from .records import LaneAt
+
+Act = Callable[[Processor, float], None]
 
 
 class RankLanes:
-    """The lanes of a DP rank, one for each TP rank. The rank is up while all workers are."""
+    """The lanes of a DP rank, one for each TP rank. The rank is up while all workers are.
+
+    `read` finds what came, and writes it into the journal. `feed` lets it happen.
+    """
 
     def __init__(
         self,
         instance: Instance,
         topology: Topology,
-        dp_rank: int,
+        feed: RankFeed,
         incarnation: int,
         clock: Callable[[], float],
+        journal: Journal | None = None,
     ) -> None:
-        """Bind the lanes of `dp_rank`."""
-        self.dp_rank = dp_rank
-        self.bad_frames = 0  # frames that could not be read, and were dropped
-        self._up = False
-        self._failed: set[int] = set()  # TP ranks that failed, until their next incarnation
+        """Bind the lanes of the rank of `feed`."""
+        self.rank = feed
+        self.dp_rank = dp_rank = feed.dp_rank
+        self._journal = journal
+        self._acts: list[Act] = []
         self._heard = 0
         me = Peer("processor", str(topology.processor_of(dp_rank)), incarnation)
         self.lanes: list[LaneReceiver] = []
@@ -56,59 +63,81 @@ class RankLanes:
                 )
             )
 
-    def read(self, processor: Processor, lanes: Container[object], limit: int, now: float) -> bool:
-        """Feed the processor from these lanes: peer events, and at most `limit` frames of each.
+    def read(self, lanes: Container[object], limit: int, now: float) -> bool:
+        """Read peer events of these lanes, and at most `limit` frames of each.
 
         Returns whether one lane had `limit` frames, so that it may have more.
         """
         full = False
+        rank = self.rank
+        up = rank.up
         served = [(tp_rank, lane) for tp_rank, lane in enumerate(self.lanes) if lane in lanes]
         for tp_rank, lane in served:
-            for change in lane.peer_events():
-                self._failed.discard(tp_rank)
+            if events := lane.peer_events():
+                rank.failed.discard(tp_rank)
+            for change in events:
                 if isinstance(change, PeerDown):
-                    self._lost(processor, change.reason, now)
+                    up = self._lost(change.reason)
                 elif isinstance(change, PeerEnded):
                     reason = f"worker {self.dp_rank}.{tp_rank} closed its lane"
-                    self._lost(processor, reason, now, died=False)
-        if not (self._up or self._failed) and all(lane.sender for lane in self.lanes):
-            self._up = True
-            processor.rank_up(self.dp_rank, new_incarnation(), now)
+                    up = self._lost(reason, died=False)
+            if events:
+                self._note(records.lane(self.dp_rank, tp_rank, LaneAt(*lane.position)))
+        if not (up or rank.failed) and all(lane.sender for lane in self.lanes):
+            self._up(new_incarnation())
         for tp_rank, lane in served:
             items = lane.recv(limit)
             full = full or len(items) >= limit
-            at = 0
-            while at < len(items):
-                at = processor.feed_run(self.dp_rank, tp_rank, items, at, now)
-                if at < len(items):
-                    self._take(processor, tp_rank, items[at], now)
-                    at += 1
+            if items:
+                self._came(tp_rank, items)
             lane.tick(now)
         if self.lanes[0].heard > self._heard:
             self._heard = self.lanes[0].heard
-            processor.seen(self.dp_rank, now)
+            self._note(records.seen(self.dp_rank))
+            self._acts.append(lambda processor, now: processor.seen(self.dp_rank, now))
         return full
 
-    def _take(self, processor: Processor, tp_rank: int, frame: bytes | Gap, now: float) -> None:
-        if isinstance(frame, Gap):
-            processor.gap(self.dp_rank, tp_rank, now)
-            return
-        try:
-            if peek(frame)[0] == Kind.CONTROL:
-                for message in unpack_control(frame)[1]:
-                    if isinstance(message, RankFailed):
-                        reason = f"worker {self.dp_rank}.{tp_rank} failed: {message.message}"
-                        self._failed.add(tp_rank)
-                        self._lost(processor, reason, now)
-            else:
-                processor.feed(self.dp_rank, tp_rank, frame, now)
-        except FrameError:
-            self.bad_frames += 1  # its lost rows show as a jump of the positions
+    def _note(self, record: list[bytes]) -> None:
+        if self._journal is not None:
+            self._journal.add(record)
 
-    def _lost(self, processor: Processor, reason: str, now: float, died: bool = True) -> None:
-        if self._up:
-            self._up = False
-            processor.rank_lost(self.dp_rank, reason, now, died=died)
+    def _lost(self, reason: str, died: bool = True) -> bool:
+        self._note(records.rank_lost(self.dp_rank, reason, died))
+        self._acts.append(lambda processor, now: self.rank.lose(processor, reason, now, died))
+        return False
+
+    def _up(self, incarnation: int) -> None:
+        self._note(records.rank_up(self.dp_rank, incarnation))
+        self._acts.append(lambda processor, now: self.rank.open(processor, incarnation, now))
+
+    def _came(self, tp_rank: int, items: list[bytes | Gap]) -> None:
+        """Note frames, and gaps among them."""
+        frames: list[bytes] = []
+        for item in items:
+            if isinstance(item, bytes):
+                frames.append(item)
+            else:
+                self._frames(tp_rank, frames)
+                self._gap(tp_rank, item)
+                frames = []
+        self._frames(tp_rank, frames)
+
+    def _frames(self, tp_rank: int, frames: list[bytes]) -> None:
+        if frames:
+            self._note(records.frames(self.dp_rank, tp_rank, frames))
+            self._acts.append(
+                lambda processor, now: self.rank.frames(processor, tp_rank, frames, now)
+            )
+
+    def _gap(self, tp_rank: int, gap: Gap) -> None:
+        self._note(records.gap(self.dp_rank, tp_rank, gap.last))
+        self._acts.append(lambda processor, now: processor.gap(self.dp_rank, tp_rank, now))
+
+    def feed(self, processor: Processor, now: float) -> None:
+        """Let happen what `read` found."""
+        acts, self._acts = self._acts, []
+        for act in acts:
+            act(processor, now)
 
     def applied(self, lanes: Container[object]) -> None:
         """Let these lanes acknowledge the frames that were read."""

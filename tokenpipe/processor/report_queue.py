@@ -44,6 +44,14 @@ class ReportQueue:
         ready, self._ready = self._ready, []
         return ready
 
+    def save(self) -> tuple[list[Message], dict[int, list[Message]]]:
+        """Return the released reports, and those that wait by their handle."""
+        return self._ready, self._held
+
+    def load(self, ready: list[Message], held: dict[int, list[Message]]) -> None:
+        """Take saved reports."""
+        self._ready, self._held = ready, held
+
     @property
     def held(self) -> int:
         """How many handles have reports that wait."""

@@ -8,27 +8,39 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable
+from collections import deque
+from collections.abc import Callable, Iterable
 
 from tokenpipe.errors import FrameError, LaneError
 from tokenpipe.instance import Instance
-from tokenpipe.postprocess import load_vocabulary
 from tokenpipe.topology import Topology
 from tokenpipe.transport import Gap, LaneReceiver, LaneSender, PeerUp, Port
-from tokenpipe.wire import CloseClient, ControlQueue, Message, OpenClient, unpack_control
+from tokenpipe.wire import (
+    CloseClient,
+    ControlQueue,
+    Message,
+    OpenClient,
+    ProcessorStarted,
+    unpack_control,
+)
 
+from . import records
 from .anomaly_log import AnomalyLog
 from .cadence import FRAMES_PER_TURN, Ask, Cadence, End
 from .client_lane import OutputSender
-from .core import Processor
+from .journal import Journal
 from .listener import Listener
 from .rank_lanes import RankLanes
+from .records import LaneAt
+from .replay import Backlog, Life
+from .saved_state import unpack_messages
 
 _log = logging.getLogger(__name__)
 
 CONTROL_BYTES = 1 << 26  # bound of the commands, and of the reports, that are not acknowledged
 OPEN_AGAIN_S = 0.5  # between two attempts to open a client's lane
 MESSAGES_PER_FRAME = 64  # one message may hold all token ids of a long output
+RETRY_S = 5.0  # between two attempts to begin a journal where memory lacks
 
 
 class ProcessorService:
@@ -42,14 +54,20 @@ class ProcessorService:
         commands: LaneReceiver,
         reports: LaneSender,
         *,
-        incarnation: int,
+        life: Life,
+        journal: Journal | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """Bind the worker lanes of processor `index`. `commands` and `reports` are open lanes."""
+        """Bind the worker lanes of processor `index`. `commands` and `reports` are open lanes.
+
+        `life` is a new one (`new_life`), or one that went through a journal.
+        """
         self.index = index
-        self.incarnation = incarnation
         self.stopping = False
-        self.processor = _make_processor(index, topology)
+        self.processor = life.processor
+        self._incarnation = life.incarnation
+        self._journal = journal
+        self._due = clock()  # when a broken journal is begun again
         self._instance = instance
         self._topology = topology
         self._clock = clock
@@ -57,11 +75,14 @@ class ProcessorService:
         self._reports = reports
         self._unreported = ControlQueue(MESSAGES_PER_FRAME)
         self._anomalies = AnomalyLog(index, clock)
+        self._unreported.extend(life.reports)
         self._clients: dict[int, OutputSender] = {}
-        self._unopened: dict[int, OpenClient] = {}  # clients that have no lane yet
+        # Clients that have no lane yet, and the output of an earlier lane.
+        self._unopened: dict[int, tuple[OpenClient, list[bytes]]] = {}
         self._open_at = 0.0
         self._ranks = [
-            RankLanes(instance, topology, dp, incarnation, clock) for dp in topology.ranks_of(index)
+            RankLanes(instance, topology, rank, life.incarnation, clock, journal)
+            for rank in life.ranks.values()
         ]
         workers = [lane for rank in self._ranks for lane in rank.lanes]
         self._cadence = Cadence(workers)
@@ -71,6 +92,7 @@ class ProcessorService:
             self._listener.add(lane.port, lane, worker=True)
         self._listener.add(commands.port, commands)
         self._listener.add(reports.port, reports)
+        self._go_on(life)
 
     def turn(self, timeout_s: float) -> bool:
         """Wait up to `timeout_s` for messages, and do what is due. Return whether any came."""
@@ -79,13 +101,22 @@ class ProcessorService:
         ready = self._listener.ready(ask, lambda: cadence.seconds(clock()))
         now = clock()
         served = cadence.serve(now, ready)
-        self._read_commands(served, now)  # first, so that rows of a new binding are not parked
+        messages = self._read_commands(served, now)
         ranks = self._read_workers(served, now)
+        self._write(served, now)
+        for message in messages:  # first, so that rows of a new binding are not parked
+            self._command(message, now)
+        for rank in ranks:
+            rank.feed(self.processor, now)
         self._tick(served, now)
         self._flush(served)
-        for rank in ranks:
-            rank.applied(served)
+        self._applied(served, ranks, now)
         self._report(served)
+        if self._journal is not None:
+            if not ranks:  # else the next frames take what was sent along
+                self._journal.write(now)
+            if self._journal.long or self._journal.broken:
+                self._save(now)
         return bool(ready) or ask is Ask.NOBODY
 
     @property
@@ -112,7 +143,7 @@ class ProcessorService:
     def _read_workers(self, served: set[End], now: float) -> list[RankLanes]:
         ranks = [rank for rank in self._ranks if not served.isdisjoint(rank.lanes)]
         if ranks:
-            full = [rank.read(self.processor, served, FRAMES_PER_TURN, now) for rank in ranks]
+            full = [rank.read(served, FRAMES_PER_TURN, now) for rank in ranks]
             self._cadence.fed(now, any(full))
             self._cadence.used(self.processor)
         return ranks
@@ -141,25 +172,99 @@ class ProcessorService:
             self._unreported.send(self._reports)
             self._cadence.used(self._reports)
 
-    def _read_commands(self, served: set[End], now: float) -> None:
+    def _read_commands(self, served: set[End], now: float) -> list[Message]:
         lane = self._commands
         if lane not in served:
-            return
+            return []
         for event in lane.peer_events():
             if not isinstance(event, PeerUp):
                 self.stopping = True
+        frames: list[bytes] = []
+        messages: list[Message] = []
         for item in lane.recv(FRAMES_PER_TURN):
             try:
                 if isinstance(item, Gap):
                     raise FrameError(f"{item} are lost for good")
-                messages = unpack_control(item)[1]
+                messages += unpack_control(item)[1]
             except FrameError as error:
                 # A lost bind or abort would leave a request waiting. A new processor starts clean.
+                if self._journal is not None:
+                    self._journal.clear()
                 raise LaneError(f"processor {self.index}: commands: {error}") from error
-            for message in messages:
-                self._command(message, now)
-        lane.applied()
+            frames.append(item)
+        if frames and self._journal is not None:
+            self._journal.add(records.commands(frames))
         lane.tick(now)
+        return messages
+
+    # --- the journal ----------------------------------------------------------------------------
+
+    def _write(self, served: set[End], now: float) -> None:
+        """Write what is about to happen. Its effects leave this process only after that."""
+        if self._journal is not None:
+            if self.processor in served:
+                self._journal.add(records.tick())
+            self._journal.write(now)
+
+    def _applied(self, served: set[End], ranks: list[RankLanes], now: float) -> None:
+        """Acknowledge what has happened: it is in the state, and in the journal."""
+        if self._commands in served:
+            self._commands.applied()
+        for rank in ranks:
+            rank.applied(served)
+
+    def _save(self, now: float) -> None:
+        """Begin the journal with an image of the present state."""
+        journal = self._journal
+        if journal is None or (journal.broken and now < self._due):
+            return
+        try:
+            image = self._life().image()
+        except MemoryError:  # the old image and all that follows it are there
+            return
+        journal.begin(image)
+        if journal.broken:
+            self._due = now + RETRY_S
+            _log.error("processor %d has no journal: %s", self.index, journal.error)
+
+    def _life(self) -> Life:
+        reports = self._reports.window
+        unread = unpack_messages(reports.between(reports.first, reports.next_seq))
+        return Life(
+            self._incarnation,
+            self.processor,
+            {rank.dp_rank: rank.rank for rank in self._ranks},
+            LaneAt(*self._commands.position),
+            {
+                (rank.dp_rank, tp_rank): LaneAt(*lane.position)
+                for rank in self._ranks
+                for tp_rank, lane in enumerate(rank.lanes)
+            },
+            {
+                **{
+                    index: Backlog(message.incarnation, deque(backlog))
+                    for index, (message, backlog) in self._unopened.items()
+                },
+                **{
+                    index: Backlog(client.client_incarnation, deque(client.unacknowledged))
+                    for index, client in self._clients.items()
+                },
+            },
+            [m for m in (*unread, *self._unreported) if not isinstance(m, ProcessorStarted)],
+        )
+
+    def _go_on(self, life: Life) -> None:
+        """Take up the lanes of a life that went through a journal, then begin a new journal."""
+        self._commands.resume(*life.commands)
+        for rank in self._ranks:
+            for tp_rank, lane in enumerate(rank.lanes):
+                lane.resume(*life.workers[rank.dp_rank, tp_rank])
+        for index, backlog in life.clients.items():
+            self._open_client(OpenClient(index, backlog.incarnation), backlog.frames)
+        self._flush(set())
+        self._save(self._clock())
+
+    # --- clients --------------------------------------------------------------------------------
 
     def _command(self, message: Message, now: float) -> None:
         self.processor.command(message, now)
@@ -169,15 +274,25 @@ class ProcessorService:
         elif isinstance(message, CloseClient):
             self._close_client(message.client)
 
-    def _open_client(self, message: OpenClient, *, again: bool = False) -> None:
+    def _open_client(
+        self, message: OpenClient, backlog: Iterable[bytes] = (), *, again: bool = False
+    ) -> None:
         known = self._clients.get(message.client)
         if known is not None and known.client_incarnation == message.incarnation:
             return  # it is open; a second lane would number its frames from 1 again
         self._close_client(message.client)
         try:
-            client = OutputSender(self._instance, self._topology, self.index, message, self._clock)
+            client = OutputSender(
+                self._instance,
+                self._topology,
+                self.index,
+                message,
+                self._clock,
+                self._journal,
+                backlog,
+            )
         except OSError as error:  # no descriptor is free, say: the other clients go on
-            self._unopened[message.client] = message
+            self._unopened[message.client] = message, list(backlog)
             if not again:
                 said = "processor %d: client %d must wait: %s; it is tried again"
                 _log.error(said, self.index, message.client, error.strerror)
@@ -189,8 +304,8 @@ class ProcessorService:
     def _open_waiting(self, now: float) -> None:
         if now >= self._open_at:
             self._open_at = now + OPEN_AGAIN_S
-            for message in list(self._unopened.values()):
-                self._open_client(message, again=True)
+            for message, backlog in list(self._unopened.values()):
+                self._open_client(message, backlog, again=True)
 
     def _close_client(self, index: int) -> None:
         self._unopened.pop(index, None)
@@ -215,25 +330,3 @@ class ProcessorService:
         self._reports.close(max(0.0, deadline - self._clock()))
         self._commands.close()
         self._listener.close()
-
-
-def _make_processor(index: int, topology: Topology) -> Processor:
-    tokenizer = topology.tokenizer
-    vocabulary = None if tokenizer is None else load_vocabulary(tokenizer)
-    if vocabulary is not None and vocabulary.no_table_reason:
-        why = vocabulary.no_table_reason
-        _log.warning("%s: %s; the tokenizer decodes one token at a time", tokenizer, why)
-    return Processor(
-        index=index,
-        ranks=topology.ranks_of(index),
-        tp_size=topology.tensor_parallel_size,
-        tp_policy=topology.tp_policy,
-        slots=topology.slots_per_rank,
-        vocab_size=topology.vocab_size,
-        eos_token_ids=topology.eos_token_ids,
-        drained_timeout_s=topology.timeouts.drained_s,
-        park_timeout_s=topology.timeouts.park_s,
-        park_bytes=topology.bounds.park_bytes,
-        merge_bytes=topology.bounds.merge_bytes,
-        vocab=None if vocabulary is None else vocabulary.table,
-    )

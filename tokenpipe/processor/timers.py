@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Iterable
 
 from .deadlines import NEVER
 
@@ -26,6 +27,14 @@ class LifeClock:
     def read(self, now: float) -> float:
         """Return how many seconds this clock has run."""
         return self._lived + min(max(now - self._seen, 0.0), LIFE_CREDIT_S)
+
+    def save(self) -> tuple[float, float]:
+        """Return its state, for `load`."""
+        return self._lived, self._seen
+
+    def load(self, lived: float, seen: float) -> None:
+        """Take a saved state."""
+        self._lived, self._seen = lived, seen
 
     def when(self, due: float) -> float:
         """Return the time at which this clock shows `due`; NEVER where it stops before."""
@@ -71,6 +80,15 @@ class Timer:
             del self._due[handle]
             handles.append(handle)
         return handles
+
+    def save(self) -> list[tuple[int, float]]:
+        """Return each handle with its deadline, for `load`."""
+        return sorted(self._due.items(), key=lambda entry: entry[1])
+
+    def load(self, saved: Iterable[tuple[int, float]]) -> None:
+        """Set saved deadlines."""
+        for handle, due in saved:
+            self.set(handle, due)
 
     def clear(self) -> None:
         """Remove all deadlines."""

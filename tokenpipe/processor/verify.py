@@ -10,6 +10,7 @@ from collections import deque
 from typing import NamedTuple
 
 from tokenpipe._core import GENERATION_BITS
+from tokenpipe.errors import FrameError
 from tokenpipe.types import RowStatus
 from tokenpipe.wire import StepColumn, StepFrame
 
@@ -142,6 +143,7 @@ class Verifier:
         self._before = (0, 0)  # compared and skipped in earlier incarnations
         self._pairs = [_Pair(window) for _ in range(1, tp_size)]
         self._reported: set[int] = set()
+        self._joining: set[int] = set()  # TP ranks whose next frame may continue an unknown one
 
     def reset(self) -> None:
         """Forget all steps, because the rank begins a new incarnation."""
@@ -159,10 +161,23 @@ class Verifier:
         """How many frames, or requests, left the window before they could be compared."""
         return self._before[1] + sum(pair.skipped for pair in self._pairs)
 
-    def read(self, tp: int, raw: bytes) -> StepFrame:
-        """Unpack the next frame of a TP rank's lane. Raises FrameError."""
+    def join(self) -> None:
+        """Begin between two frames. Each TP rank is read from its next frame with handles on."""
+        self._joining = set(range(len(self._newest)))
+
+    def read(self, tp: int, raw: bytes) -> StepFrame | None:
+        """Unpack the next frame of a TP rank's lane. Raises FrameError.
+
+        Returns None for a frame that continues one from before `join`.
+        """
         before, self._newest[tp] = self._newest[tp], None
-        frame = self._newest[tp] = StepFrame.unpack(raw, before)
+        try:
+            frame = self._newest[tp] = StepFrame.unpack(raw, before)
+        except FrameError:
+            if tp not in self._joining:
+                raise
+            return None
+        self._joining.discard(tp)
         return frame
 
     def feed(self, frame: StepFrame) -> list[Divergence]:

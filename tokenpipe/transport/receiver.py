@@ -69,6 +69,20 @@ class LaneReceiver:
         """Counts of this lane so far, by name (docs/lanes.md)."""
         return self._protocol.count()
 
+    @property
+    def position(self) -> tuple[int, int, int, bytes]:
+        """Sender (0: none), its `since_ns`, the next number to return, its route: for `resume`."""
+        protocol = self._protocol
+        state = protocol.sender_state
+        return state.incarnation, state.since_ns, protocol.returned + 1, state.route
+
+    def resume(self, sender: int, since_ns: int, expected: int, route: bytes) -> None:
+        """Go on where a receiver with this incarnation was, whose process died.
+
+        Call it before anything else. The sender notices nothing.
+        """
+        self._protocol.resume(sender, since_ns, expected, route, self._clock())
+
     def recv(self, limit: int = 64) -> list[bytes | Gap]:
         """Return the frames that can be delivered, in order, each once.
 

@@ -61,6 +61,12 @@ class ReceiverProtocol:
         self._end_seq = 0  # one more than the sender's last frame; 0 while it is not known
         self._counts = dict.fromkeys(_COUNTERS, 0)
 
+    def resume(self, sender: int, since_ns: int, expected: int, route: bytes, now: float) -> None:
+        """Go on where a receiver with this incarnation was."""
+        self.sender_state.resume(sender, since_ns, route, now)
+        self.window = ReceiveWindow(expected, self._hold_bytes, started=sender != 0)
+        self.returned = expected - 1
+
     # --- what is due ----------------------------------------------------------------------------
 
     @property
@@ -191,6 +197,7 @@ class ReceiverProtocol:
             sender_state.enter(route, hello, now)
             self._renew(fields["first_retained" if known_to_it else "next_seq"])
         elif known_to_it:
+            sender_state.route = route  # another one, if this receiver's process is new
             self.window.announce(fields["next_seq"], fields["first_retained"], out)
         applied, expects = self.window.applied, self.window.expected
         self._answer("welcome", role=me.role, rank=me.rank, applied=applied, expects=expects)

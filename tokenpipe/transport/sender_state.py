@@ -49,6 +49,14 @@ class SenderState:
         self.probe_due = now  # the first look opens the lock's file, which may be removed later
         self.events.append(PeerUp(hello.source))
 
+    def resume(self, incarnation: int, since_ns: int, route: bytes, now: float) -> None:
+        """Know a sender already. It is no event."""
+        self.incarnation = incarnation
+        self.since_ns = since_ns
+        self.route = route
+        if incarnation:
+            self.probe_due = timing.on_grid(now, timing.PROBE_S)
+
     def end(self, applied: int) -> None:
         """Note that the sender ended the lane."""
         self.ended = (self.incarnation, applied)

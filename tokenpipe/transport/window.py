@@ -38,7 +38,8 @@ class ReceiveWindow:
         "overflowed",
     )
 
-    def __init__(self, first: int, hold_bytes: int) -> None:
+    def __init__(self, first: int, hold_bytes: int, started: bool = False) -> None:
+        """Begin with the number `first`. `started`: earlier frames were delivered."""
         self.expected = first
         self.applied = first - 1
         self.known = first - 1
@@ -48,7 +49,7 @@ class ReceiveWindow:
         self.lost = 0  # frames in the Gaps that were delivered
         self.overflowed = 0  # frames that came early, found no room and were dropped
         self._held: dict[int, bytes] = {}
-        self._started = False
+        self._started = started
 
     def accept(self, seq: int, frame: bytes, out: list[bytes | Gap]) -> None:
         """Take a frame. Append to `out` the frames that can be delivered now, in order."""

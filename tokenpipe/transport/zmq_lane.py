@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 
 from tokenpipe.instance import Instance
 
@@ -23,12 +24,16 @@ def open_sender(
     receiver_incarnation: int = 0,
     max_frame_bytes: int = (1 << 32) - 1,
     clock: timing.Clock = time.monotonic,
+    alive: Callable[[], bool] | None = None,
 ) -> LaneSender:
-    """Return the sending end of `lane`; it says hello at once and is ready after the welcome."""
+    """Return the sending end of `lane`; it says hello at once and is ready after the welcome.
 
-    def alive() -> bool:
+    `alive` returns whether the receiver lives or will go on. None: whether its role's lock is held.
+    """
+
+    def is_alive() -> bool:
         instance.keep()  # a process may have no receiver, whose port keeps the files otherwise
-        return instance.alive(to.role, to.rank)
+        return instance.alive(to.role, to.rank) if alive is None else alive()
 
     return LaneSender(
         ZmqSenderPort(instance, lane, me.route, bound_bytes=bound_bytes),
@@ -36,7 +41,7 @@ def open_sender(
         me=me,
         to=to,
         bound_bytes=bound_bytes,
-        alive=alive,
+        alive=is_alive,
         clock=clock,
         receiver_incarnation=receiver_incarnation,
         max_frame_bytes=max_frame_bytes,

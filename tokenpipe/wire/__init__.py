@@ -14,6 +14,7 @@ from .lane import Kind, LaneHeader
 from .messages import Message
 from .output_frame import OutputFrame
 from .plan_messages import RankFailed, StepBind, StepPlan
+from .readdress import readdressed
 from .report_messages import (
     Counters,
     HandleAborted,
@@ -21,6 +22,7 @@ from .report_messages import (
     HandlePrefilled,
     HandleReleased,
     HandleRescheduled,
+    ProcessorStarted,
     RankClosed,
     RankOpened,
     RanksDiffer,
@@ -49,6 +51,7 @@ __all__ = [
     "OutputColumn",
     "OutputFrame",
     "Preempt",
+    "ProcessorStarted",
     "RankClosed",
     "RankFailed",
     "RankOpened",
@@ -61,6 +64,7 @@ __all__ = [
     "Submit",
     "pack_control",
     "pack_extras",
+    "readdressed",
     "unpack_control",
     "unpack_error",
 ]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from itertools import islice
 from typing import Protocol
 
@@ -40,6 +40,9 @@ class ControlQueue:
 
     def __len__(self) -> int:
         return len(self._waiting)
+
+    def __iter__(self) -> Iterator[Message]:
+        return iter(self._waiting)
 
     def extend(self, messages: Iterable[Message]) -> None:
         """Append messages. `send` sends them."""

@@ -11,6 +11,7 @@ from .report_messages import (
     HandlePrefilled,
     HandleReleased,
     HandleRescheduled,
+    ProcessorStarted,
     RankClosed,
     RankOpened,
     RanksDiffer,
@@ -34,6 +35,7 @@ Message = (
     | RankClosed
     | RanksDiffer
     | Counters
+    | ProcessorStarted
     | Submit
     | Cancel
     | StepPlan
@@ -57,6 +59,7 @@ TAGS: dict[int, type[Message]] = {
     22: RankClosed,
     23: RanksDiffer,
     24: Counters,
+    25: ProcessorStarted,
     32: Submit,
     33: Cancel,
     48: StepPlan,

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
+from numpy.typing import NDArray
 
 from tokenpipe import _core
 
 from .column_view import F32, I32, U8, U32, U64, column_view
 from .columns import OutputColumn
 from .lane import LaneHeader
+from .output_rows import pick_rows
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +36,17 @@ class OutputFrame:
         header, columns = _core.unpack_output(frame)
         processor, client, rows, tokens, mono_ns = header[4:]
         return cls(LaneHeader(*header[:4]), processor, client, rows, tokens, mono_ns, columns)
+
+    @property
+    def has_ends(self) -> bool:
+        """Whether a row may be the final row of its request. Cheaper than a look at `finish`."""
+        return OutputColumn.FINISH in self.columns
+
+    def picked(self, keep: NDArray[np.bool_]) -> OutputFrame:
+        """Return a frame with those rows for which `keep` is true, bool [rows]."""
+        columns = pick_rows(self.columns, self.rows, self.counts, self.lp_k, keep)
+        tokens = len(columns.get(OutputColumn.TOKENS, b"")) // 4
+        return replace(self, rows=int(keep.sum()), tokens_total=tokens, columns=columns)
 
     @property
     def keys(self) -> U64:

@@ -77,10 +77,21 @@ class RankOpened:
 
 @dataclass(frozen=True, slots=True)
 class RankClosed:
-    """A DP rank is lost."""
+    """A DP rank is lost. `incarnation` is the one that RankOpened named."""
 
     dp: U32
     reason: Words
+    incarnation: U64 = 0
+
+
+@dataclass(frozen=True, slots=True)
+class ProcessorStarted:
+    """The first report of a process. With `why` it begins without requests, for this reason.
+
+    Else it goes on where the process before it was.
+    """
+
+    why: Words = ""
 
 
 @dataclass(frozen=True, slots=True)

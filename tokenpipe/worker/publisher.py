@@ -20,8 +20,8 @@ from tokenpipe._core import FRAME_OVERHEAD, SEND_FULL, SENT_LOOK, StepPacker
 from tokenpipe.errors import ConfigError, LaneLost
 from tokenpipe.extras import RowExtras
 from tokenpipe.instance import (
+    ForkGuard,
     Instance,
-    OwnerGuard,
     RoleLock,
     close_at_exit,
     when_dropped,
@@ -32,6 +32,7 @@ from tokenpipe.transport import LaneSender, Peer, Role, new_incarnation, open_se
 from tokenpipe.wire import RankFailed, pack_control
 
 from .arrays import StepLogprobs, as_array, logprob_columns
+from .comeback import Comeback
 from .extras_columns import extras_columns
 from .step_parts import StepParts, WaitingParts
 
@@ -60,6 +61,7 @@ class Publisher:
         timeout_s: float | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
+        self._guard = ForkGuard()
         self._clock = clock
         self._instance = Instance.attach(endpoint)
         topology = Topology.from_json_dict(self._instance.info["topology"])
@@ -80,6 +82,7 @@ class Publisher:
             bound_bytes=topology.bounds.lane_bytes,
             max_frame_bytes=topology.bounds.max_frame_bytes,
             clock=clock,
+            alive=Comeback.of(self._instance, topology, processor.rank, clock),
         )
         slots, vocab_size = topology.slots_per_rank, topology.vocab_size or (1 << 31) - 1
         window = self._lane.window
@@ -96,8 +99,6 @@ class Publisher:
             self._claim.release()
             self._instance.close()
             raise
-        self._guard = OwnerGuard(partial(setattr, window, "thread"))
-        self._guard.release()
         what = f"Publisher {rank}"
         self._keep = when_dropped(self, what, partial(_give_back, self._lane, self._claim))
 
@@ -165,7 +166,6 @@ class Publisher:
         extras: Mapping[int, RowExtras] | None,
     ) -> None:
         """Publish a step with more than tokens, or one that the lane did not take at once."""
-        self._guard.check("Publisher")
         if self._parts is not None:
             if self._parts.step == step and self._parts.sent:
                 self._send_parts(self._parts, step_ns)
@@ -181,7 +181,7 @@ class Publisher:
                 step, step_ns, handles, tokens, counts, status, drained, *more, *columns
             )
             if len(frame) <= self._most_bytes:
-                self._guard.wait(self._lane.send, frame, self._patience_s)
+                self._lane.send(frame, self._patience_s)
                 return
         except BaseException:
             self._packer.withdraw()
@@ -201,7 +201,7 @@ class Publisher:
                 seq = lane.next_seq
                 try:
                     frame = packer.pack_next(parts.step, step_ns, *parts.waiting[0])
-                    self._guard.wait(lane.send, frame, self._patience_s)
+                    lane.send(frame, self._patience_s)
                 finally:
                     packer.withdraw()
                     if lane.next_seq != seq:
@@ -229,7 +229,7 @@ class Publisher:
     def wait(self, timeout_s: float) -> None:
         """Wait for a message of the processor, at most `timeout_s`, and read it."""
         self._guard.check("Publisher")
-        self._guard.wait(self._lane.wait, timeout_s)
+        self._lane.wait(timeout_s)
 
     def fail(self, error: str | BaseException) -> None:
         """Report that this rank failed. Its requests are rescheduled, with this reason."""
@@ -279,9 +279,8 @@ class Publisher:
 
         None takes the topology's `close_s`. Returns how many frames were not delivered.
         """
-        self._guard.check_close("Publisher")
+        self._guard.check("Publisher")
         undelivered = self._lane.close(self._close_s if timeout_s is None else timeout_s)
-        self._guard.release()
         self._claim.release()
         self._instance.close()
         self._keep()
