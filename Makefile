@@ -9,7 +9,7 @@ LINTS  := $(VENV)/.lints
 READY  := $(VENV)/.ready
 ARGS   ?=
 
-.PHONY: help venv build test bench serve demo examples check format soak test-c clean
+.PHONY: help venv build test bench serve demo examples check format soak test-c fuzz clean
 
 help:
 	@echo "make test     builds, runs the tests (a few minutes; sets up 1.2 GB, PaddlePaddle most of it)"
@@ -20,6 +20,7 @@ help:
 	@echo "make check    ruff, mypy --strict, C warnings as errors, clang-format, calls into Python (600 MB)"
 	@echo "make soak     the tests that take minutes, and all that hypothesis can think of (an hour)"
 	@echo "make test-c   the tests of the C half under the address and undefined sanitizers"
+	@echo "make fuzz     fuzzes the C half under the sanitizers: MINUTES=10"
 	@echo "make build | format | clean"
 
 # What it takes to build and run, which is part of the next. A .venv whose python is gone (the
@@ -105,6 +106,11 @@ test-c: $(READY)
 	cd $(SANITIZED) && LD_PRELOAD="$(PRELOAD)" PYTHONMALLOC=malloc PYTHONPATH=. \
 		ASAN_OPTIONS=detect_leaks=0 UBSAN_OPTIONS=halt_on_error=1:print_stacktrace=1 \
 		../../$(PY) -m pytest --timeout 600 $(TOUCH_C) $(ARGS)
+
+# A failing input is printed; it belongs into tests/csrc/fuzz/corpus/ then.
+MINUTES ?= 10
+fuzz: $(RUNS)
+	$(PY) -m tests.csrc.fuzzing --minutes $(MINUTES) $(ARGS)
 
 clean:
 	rm -rf build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis tokenpipe/*.so *.egg-info

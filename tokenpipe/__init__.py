@@ -24,6 +24,7 @@ from tokenpipe.errors import (
     SlotBusy,
     StartupError,
     TokenpipeError,
+    WrongThread,
 )
 from tokenpipe.events import (
     Aborted,
@@ -144,6 +145,7 @@ __all__ = [
     "TokenpipeError",
     "Topology",
     "Usage",
+    "WrongThread",
     "XPUModelRunner",
     "__version__",
     "make_handle",

@@ -11,6 +11,7 @@ TokenpipeError
 │   ├── LaneLost           the peer is dead
 │   └── LaneClosed         your own code closed this end
 ├── ForkError              an object is used in a process that did not make it
+├── WrongThread            an object for one thread is used in a second one
 ├── StartupError           a child process did not become ready
 ├── ProcessorFailed        a processor died and is not started again
 ├── RunnerFailed           a worker's model or device failed; the loop reports its rank as failed
@@ -72,6 +73,10 @@ class LaneClosed(LaneError):
 
 class ForkError(TokenpipeError):
     """An object is used in a process that did not make it."""
+
+
+class WrongThread(TokenpipeError):
+    """An object for one thread is used in a second one."""
 
 
 class StartupError(TokenpipeError):

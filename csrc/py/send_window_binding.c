@@ -4,6 +4,8 @@
 
 #include "py/socket_send_binding.h"
 
+#include <structmember.h>
+
 static PyObject *window_new(PyTypeObject *type, PyObject *args, PyObject *kwargs) {
     static char *keywords[] = {"bound", "instance", "sender", "put", "max_frame", NULL};
     uint64_t bound, instance = 0, sender = 0, max_frame = UINT32_MAX;
@@ -55,9 +57,10 @@ static uint64_t release(SendWindow *self, uint64_t count) {
 
 /* ---- sending ---- */
 
-/* A child process that was forked must not send on the socket of its parent. */
+/* A child process that was forked must not send on the socket of its parent, nor a second thread. */
 static inline int is_closed(const SendWindow *self) {
-    return self->window.next.receiver == 0 || self->life != self->state->forks || self->put == NULL;
+    return self->window.next.receiver == 0 || self->life != self->state->forks || self->put == NULL ||
+           (self->thread != 0 && self->thread != PyThread_get_thread_ident());
 }
 
 /* Whether put() runs, with RuntimeError. Another frame would get the number of the one that is put. */
@@ -214,6 +217,11 @@ static int set_receiver(SendWindow *self, PyObject *value, void *Py_UNUSED(closu
     return 0;
 }
 
+static PyMemberDef window_members[] = {
+    {"thread", T_ULONGLONG, offsetof(SendWindow, thread), 0, "The only thread that may send; 0: any."},
+    {NULL, 0, 0, 0, NULL},
+};
+
 static PyGetSetDef window_attributes[] = {
     {"bound", (getter)get_bound, NULL, "Bytes that may be kept.", NULL},
     {"used", (getter)get_used, NULL, "Bytes that are kept, overhead included.", NULL},
@@ -258,10 +266,15 @@ static void window_dealloc(SendWindow *self) {
 }
 
 static PyType_Slot window_slots[] = {
-    {Py_tp_new, (void *)window_new},           {Py_tp_dealloc, (void *)window_dealloc},
-    {Py_tp_traverse, (void *)window_traverse}, {Py_tp_clear, (void *)window_clear},
-    {Py_tp_methods, window_methods},           {Py_tp_getset, window_attributes},
-    {Py_sq_length, (void *)window_length},     {0, NULL},
+    {Py_tp_new, (void *)window_new},
+    {Py_tp_dealloc, (void *)window_dealloc},
+    {Py_tp_traverse, (void *)window_traverse},
+    {Py_tp_clear, (void *)window_clear},
+    {Py_tp_methods, window_methods},
+    {Py_tp_getset, window_attributes},
+    {Py_tp_members, window_members},
+    {Py_sq_length, (void *)window_length},
+    {0, NULL},
 };
 
 static PyType_Spec window_spec = {

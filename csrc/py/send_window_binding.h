@@ -11,6 +11,7 @@ typedef struct SendWindow {
     PyObject *put;         /* hands a frame to the transport; NULL: the garbage collector has cleared it */
     tp_state *state;       /* state of the module; the module lives longer than its types */
     uint64_t life;         /* state->forks when this was made; a forked child has another number */
+    uint64_t thread;       /* the only thread that may send; 0: any */
     uint8_t put_is_socket; /* put is a SocketSend */
     uint8_t sending;       /* put() runs */
 } SendWindow;

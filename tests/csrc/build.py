@@ -24,17 +24,22 @@ def clean_environment() -> dict[str, str]:
     return {k: v for k, v in os.environ.items() if k not in ("LD_PRELOAD", "ASAN_OPTIONS")}
 
 
+def compiler() -> str:
+    """Return the C compiler."""
+    found = os.environ.get("CC") or shutil.which("gcc") or shutil.which("cc")
+    assert found is not None, "a C compiler is part of what a developer needs"
+    return found
+
+
 def build(folder: Path, program: str, *sources: str, flags: Sequence[str] = ()) -> Path:
     """Compile tests/csrc/<program>.c with sources of csrc/; a folder stands for all files in it."""
-    compiler = os.environ.get("CC") or shutil.which("gcc") or shutil.which("cc")
-    assert compiler is not None, "a C compiler is part of what a developer needs"
     files = [Path(__file__).parent / f"{program}.c"]
     for source in sources:
         path = CSRC / source
         files += sorted(path.glob("*.c")) if path.is_dir() else [path]
     target = folder / program
     include = ["-I", str(CSRC), "-I", str(Path(__file__).parent)]
-    command = [compiler, *FLAGS, *flags, *include, *map(str, files), "-o", str(target)]
+    command = [compiler(), *FLAGS, *flags, *include, *map(str, files), "-o", str(target)]
     subprocess.run(command, check=True, env=clean_environment())
     return target
 

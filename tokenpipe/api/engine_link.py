@@ -56,7 +56,7 @@ class EngineLink:
         while True:
             try:
                 await self._attach()
-            except TokenpipeError:
+            except (TokenpipeError, OSError):  # the disk may be full, or no descriptor free
                 if self._stopped or clock() >= deadline:
                     raise
                 await asyncio.sleep(RETRY_S)
@@ -85,7 +85,7 @@ class EngineLink:
             if self._client is None:
                 try:
                     await self._attach()
-                except TokenpipeError as error:
+                except (TokenpipeError, OSError) as error:
                     self._why = f"the engine is gone: {error}"
                 else:
                     _log.info("the engine is back")

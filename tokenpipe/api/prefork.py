@@ -9,32 +9,47 @@ from __future__ import annotations
 
 import ctypes
 import logging
+import mmap
 import os
 import signal
 import time
+from dataclasses import replace
 from typing import Any
 
+import uvicorn
 from gunicorn.app.base import BaseApplication
 from gunicorn.arbiter import Arbiter
-from gunicorn.errors import HaltServer
 from gunicorn.workers.base import Worker
 from uvicorn_worker import UvicornWorker
 
 from tokenpipe.errors import TokenpipeError
 from tokenpipe.logs import set_up_logs
 from tokenpipe.notify import set_title
-from tokenpipe.supervisor import NoRestart, RestartPolicy
+from tokenpipe.supervisor import RestartPolicy
 
 from .app import make_app
 from .server import CLOSE_S, GracefulServer, make_config
 from .server_state import ServerState
 from .settings import ApiSettings
+from .worker_arbiter import WorkerArbiter
 
 PR_SET_PDEATHSIG = 1
 SPARE_S = CLOSE_S + 1.0  # the manager waits so much longer than its workers shut down
 _log = logging.getLogger("tokenpipe.serve")
 _settings: list[ApiSettings] = []  # of the manager; each worker inherits it by its fork
-_restarts: list[RestartPolicy] = []  # of all workers, counted together
+
+
+class WorkerServer(GracefulServer):
+    """Tells the manager that this worker has started."""
+
+    def __init__(self, config: uvicorn.Config, state: ServerState, shared: mmap.mmap) -> None:
+        super().__init__(config, state)
+        self._shared = shared
+
+    async def startup(self, sockets: list[object] | None = None) -> None:  # type: ignore[override]
+        """Start, then tell."""
+        await super().startup(sockets)  # type: ignore[arg-type]
+        self._shared[0] = self.started
 
 
 class ApiWorker(UvicornWorker):  # type: ignore[misc]
@@ -43,12 +58,21 @@ class ApiWorker(UvicornWorker):  # type: ignore[misc]
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         (settings,) = _settings
+        self.shared = mmap.mmap(-1, 1)  # with the manager: whether this worker has started
+        if self.age > settings.topology.api.workers:  # the deadline of the server's start is over
+            startup_s = settings.topology.timeouts.startup_s
+            settings = replace(settings, deadline=time.monotonic() + startup_s)
         self.state = ServerState(settings, rank=str(self.age))
         self.config = make_config(self.state, None)
 
+    @property
+    def has_started(self) -> bool:
+        """Whether the worker has served. The manager asks after its end."""
+        return self.shared[0] != 0
+
     async def _serve(self) -> None:
         self.config.app = self.wsgi
-        server = GracefulServer(self.config, self.state)
+        server = WorkerServer(self.config, self.state, self.shared)
         await server.serve(sockets=self.sockets)
         if not server.started:
             raise SystemExit(Arbiter.WORKER_BOOT_ERROR)
@@ -64,8 +88,6 @@ class ApiWorker(UvicornWorker):  # type: ignore[misc]
 def run(settings: ApiSettings) -> int:
     """Serve until a signal; return the exit status."""
     _settings[:] = [settings]
-    topology = settings.topology
-    _restarts[:] = [RestartPolicy.of(topology.policies, topology.api.workers)]
     _Manager(settings).run()  # ends by SystemExit
     return 0
 
@@ -74,6 +96,12 @@ class _Manager(BaseApplication):  # type: ignore[misc]
     def __init__(self, settings: ApiSettings) -> None:
         self._ours = settings
         super().__init__()
+
+    def run(self) -> None:
+        """Serve. Ends by SystemExit."""
+        topology = self._ours.topology
+        restarts = RestartPolicy.of(topology.policies, topology.api.workers)
+        WorkerArbiter(self, restarts, self._ours.notifier).run()
 
     def load_config(self) -> None:
         api = self._ours.topology.api
@@ -136,14 +164,12 @@ def _post_fork(_arbiter: Arbiter, worker: Worker) -> None:
     set_up_logs("api", rank, instance=name, also=also, form=log.format, level=log.level)
 
 
-def _child_exit(arbiter: Arbiter, worker: Worker) -> None:
+def _child_exit(arbiter: WorkerArbiter, worker: ApiWorker) -> None:
     (settings,) = _settings
     settings.notifier.left(worker.pid)
+    started = worker.has_started
+    worker.shared.close()
     if not arbiter.LISTENERS:
         return  # the manager stops, and told this worker to end
-    verdict = _restarts[0].died("api", "the workers", time.monotonic())
-    what = f"API worker {worker.age} (pid {worker.pid}) died; {verdict}"
-    if isinstance(verdict, NoRestart):
-        settings.notifier.failed(what)
-        raise HaltServer(what)
-    _log.error("%s", what)
+    how = "died" if started else "could not start"
+    arbiter.ended(f"API worker {worker.age} (pid {worker.pid}) {how}", started=started)

@@ -13,7 +13,7 @@ from weakref import WeakMethod
 from typing_extensions import Self
 
 from tokenpipe.errors import ForkError, LaneClosed, LaneLost, TokenpipeError, afresh
-from tokenpipe.instance import ForkGuard, Instance, when_dropped
+from tokenpipe.instance import Instance, OwnerGuard, when_dropped
 from tokenpipe.topology import Topology
 from tokenpipe.types import SamplingParams
 
@@ -43,7 +43,7 @@ class AsyncClient:
     ) -> None:
         self._endpoint = endpoint
         self._name = f"client-{os.getpid()}-{id(self):x}" if name is None else name
-        self._guard = ForkGuard()
+        self._guard = OwnerGuard()
         self._timer: asyncio.Handle | None = None
         self._timer_at = 0.0  # kept here, because uvloop's handle forgets its time when it is due
         self._scheduled = False
@@ -86,6 +86,7 @@ class AsyncClient:
     def attach(self, lanes: Lanes, topology: Topology) -> None:
         """Begin to read lanes that are ready."""
         self._loop = asyncio.get_running_loop()
+        self._guard.check("AsyncClient")  # the loop's thread owns it
         self._close_s = topology.timeouts.close_s
         self._recover_s = topology.recover_s
         self._core = ClientCore(

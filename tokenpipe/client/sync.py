@@ -13,7 +13,7 @@ from types import TracebackType
 from typing_extensions import Self
 
 from tokenpipe.errors import FrameError, LaneClosed, LaneError, LaneLost
-from tokenpipe.instance import ForkGuard, Instance, close_at_exit, when_dropped
+from tokenpipe.instance import Instance, OwnerGuard, close_at_exit, when_dropped
 from tokenpipe.topology import Topology
 from tokenpipe.types import RequestOutput, SamplingParams
 from tokenpipe.wire import Cancel, Message, OutputFrame
@@ -32,7 +32,10 @@ FRAMES_PER_READ = 16  # of `frames`
 
 
 class Client:
-    """Submits requests and reads their output; the calls block. For one thread.
+    """Submits requests and reads their output; the calls block.
+
+    For one thread: the first one that calls a method owns it. A call in another thread raises
+    WrongThread. Another thread may close it while its owner does not wait in a call.
 
     There are two ways. `generate` returns an iterator of RequestOutput. `submit` sends a request,
     and `frames` yields whole frames of columns and reads no row. Errors are those of AsyncClient.
@@ -55,7 +58,7 @@ class Client:
         return client
 
     def _serve(self, lanes: Lanes, topology: Topology, endpoint: Path | None = None) -> None:
-        self._guard = ForkGuard()
+        self._guard = OwnerGuard()
         self._endpoint = endpoint
         self._return: EngineReturn | None = None  # from the engine's death on
         self._close_s = topology.timeouts.close_s
@@ -233,7 +236,8 @@ class Client:
             if until is not None and now >= until:
                 return False
             due = [lanes.next_deadline, until, core.next_deadline]
-            lanes.waiter.wait(max(0.0, min(d for d in due if d is not None) - now))
+            wait_s = max(0.0, min(d for d in due if d is not None) - now)
+            self._guard.wait(lanes.waiter.wait, wait_s)
             now = time.monotonic()
 
     def _send(self, messages: Sequence[Message]) -> None:
@@ -285,7 +289,8 @@ class Client:
             elif until is not None and now >= until:
                 return False
             else:
-                time.sleep(looking.next_s if until is None else min(looking.next_s, until - now))
+                left = looking.next_s if until is None else min(looking.next_s, until - now)
+                self._guard.wait(time.sleep, left)
         return True
 
     def _progress(self) -> tuple[int, int]:
@@ -300,7 +305,7 @@ class Client:
         """
         if self._closed:
             return 0
-        self._guard.check("Client")
+        self._guard.check_close("Client")
         self._closed = True
         gone = self._core.error is not None or self._queue.error is not None
         self._core.fail(LaneClosed("the client was closed"))
@@ -312,4 +317,5 @@ class Client:
             self._lanes.applied()  # a caller that left the loop over frames() has the last frame
         unsent = self._lanes.close(0.0 if gone else self._close_s)
         self._cancel_release()
+        self._guard.release()
         return unsent

@@ -4,7 +4,7 @@ A role is alive while its process holds the role's lock. Only the owner of a fil
 """
 
 from .dropped import when_dropped
-from .guard import ForkGuard, close_at_exit
+from .guard import ForkGuard, OwnerGuard, close_at_exit
 from .health import HEALTH_S, Health, HealthWriter, read_health
 from .instance import ENDPOINT_VARIABLE, Instance, Reservation
 from .model_card import STANDARD_FIELDS, ModelCard, ModelCardReader, write_model_card
@@ -35,6 +35,7 @@ __all__ = [
     "Instance",
     "ModelCard",
     "ModelCardReader",
+    "OwnerGuard",
     "Reservation",
     "RoleLock",
     "Swept",

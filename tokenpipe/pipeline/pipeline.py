@@ -13,7 +13,7 @@ from typing_extensions import Self
 
 from tokenpipe.errors import LaneClosed, TokenpipeError, afresh
 from tokenpipe.events import Event
-from tokenpipe.instance import ForkGuard, ModelCard, close_at_exit
+from tokenpipe.instance import ModelCard, OwnerGuard, close_at_exit
 from tokenpipe.postprocess import check_tokenizer
 from tokenpipe.topology import Topology
 from tokenpipe.types import FIRST_GENERATION, ErrorCode, Request
@@ -44,7 +44,7 @@ class Pipeline:
 
     Raises `ConfigError` for a wrong topology or directory or a missing tokenizer, `LaneBusy` where
     a living instance holds the name, `StartupError` where a processor does not become ready. Only
-    the thread that made a pipeline may call its methods.
+    one thread may use a pipeline: the first that calls a method after it was made.
     """
 
     def __init__(
@@ -60,7 +60,7 @@ class Pipeline:
             topology = Topology.load(topology)
         check_tokenizer(topology.tokenizer)
         self.topology = topology
-        self._guard = ForkGuard()
+        self._guard = OwnerGuard()
         self._clock = clock
         self._events: list[Event] = []
         self._closed = False
@@ -236,12 +236,13 @@ class Pipeline:
 
         A process that does not end within `timeout_s` (None: the topology's `close_s`) is killed.
         """
-        self._guard.check("Pipeline")
+        self._guard.check_close("Pipeline")
         if self._closed:
             return
         self._closed = True
         patience = self.topology.timeouts.close_s if timeout_s is None else timeout_s
         self._resources.close(patience)
+        self._guard.release()
 
     def __enter__(self) -> Self:
         """Return itself."""
@@ -282,7 +283,8 @@ class Pipeline:
         """Wait for something to do, at most `timeout_s`, and do it."""
         self._resources.claim.attend()
         deadline = self._resources.next_deadline
-        came = self._resources.waiter.wait(max(0.0, min(timeout_s, deadline - self._clock())))
+        left = max(0.0, min(timeout_s, deadline - self._clock()))
+        came = self._guard.wait(self._resources.waiter.wait, left)
         if came or self._clock() >= deadline:
             self._work()
 

@@ -20,8 +20,8 @@ from tokenpipe._core import FRAME_OVERHEAD, SEND_FULL, SENT_LOOK, StepPacker
 from tokenpipe.errors import ConfigError, LaneLost
 from tokenpipe.extras import RowExtras
 from tokenpipe.instance import (
-    ForkGuard,
     Instance,
+    OwnerGuard,
     RoleLock,
     close_at_exit,
     when_dropped,
@@ -61,7 +61,6 @@ class Publisher:
         timeout_s: float | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._guard = ForkGuard()
         self._clock = clock
         self._instance = Instance.attach(endpoint)
         topology = Topology.from_json_dict(self._instance.info["topology"])
@@ -99,6 +98,8 @@ class Publisher:
             self._claim.release()
             self._instance.close()
             raise
+        self._guard = OwnerGuard(partial(setattr, window, "thread"))
+        self._guard.release()
         what = f"Publisher {rank}"
         self._keep = when_dropped(self, what, partial(_give_back, self._lane, self._claim))
 
@@ -166,6 +167,7 @@ class Publisher:
         extras: Mapping[int, RowExtras] | None,
     ) -> None:
         """Publish a step with more than tokens, or one that the lane did not take at once."""
+        self._guard.check("Publisher")
         if self._parts is not None:
             if self._parts.step == step and self._parts.sent:
                 self._send_parts(self._parts, step_ns)
@@ -181,7 +183,7 @@ class Publisher:
                 step, step_ns, handles, tokens, counts, status, drained, *more, *columns
             )
             if len(frame) <= self._most_bytes:
-                self._lane.send(frame, self._patience_s)
+                self._guard.wait(self._lane.send, frame, self._patience_s)
                 return
         except BaseException:
             self._packer.withdraw()
@@ -201,7 +203,7 @@ class Publisher:
                 seq = lane.next_seq
                 try:
                     frame = packer.pack_next(parts.step, step_ns, *parts.waiting[0])
-                    lane.send(frame, self._patience_s)
+                    self._guard.wait(lane.send, frame, self._patience_s)
                 finally:
                     packer.withdraw()
                     if lane.next_seq != seq:
@@ -229,7 +231,7 @@ class Publisher:
     def wait(self, timeout_s: float) -> None:
         """Wait for a message of the processor, at most `timeout_s`, and read it."""
         self._guard.check("Publisher")
-        self._lane.wait(timeout_s)
+        self._guard.wait(self._lane.wait, timeout_s)
 
     def fail(self, error: str | BaseException) -> None:
         """Report that this rank failed. Its requests are rescheduled, with this reason."""
@@ -279,8 +281,9 @@ class Publisher:
 
         None takes the topology's `close_s`. Returns how many frames were not delivered.
         """
-        self._guard.check("Publisher")
+        self._guard.check_close("Publisher")
         undelivered = self._lane.close(self._close_s if timeout_s is None else timeout_s)
+        self._guard.release()
         self._claim.release()
         self._instance.close()
         self._keep()

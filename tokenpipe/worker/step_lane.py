@@ -13,7 +13,7 @@ from collections import deque
 from collections.abc import Callable
 
 from tokenpipe.errors import FrameError, FrameTooLarge, LaneClosed, LaneFull, LaneLost
-from tokenpipe.instance import ForkGuard, Instance, step_lane, when_dropped
+from tokenpipe.instance import Instance, OwnerGuard, step_lane, when_dropped
 from tokenpipe.topology import Topology
 from tokenpipe.transport import (
     Gap,
@@ -53,7 +53,7 @@ class StepLaneReader:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         """Bind the step lane of (dp_rank, tp_rank)."""
-        self._guard = ForkGuard()
+        self._guard = OwnerGuard()
         self._instance = instance = Instance.attach(endpoint)
         topology = Topology.from_json_dict(instance.info["topology"])
         check_rank(topology, dp_rank, tp_rank)
@@ -80,7 +80,7 @@ class StepLaneReader:
         Returns [] on a timeout, and once `ended` is set, because the engine closed the lane. Raises
         `LaneLost` where the engine died.
         """
-        self._guard.check("StepLane")
+        self._guard.check("StepLaneReader")
         if timeout_s <= 0 and not self._lane.is_due(self._clock()):
             return []  # the answer after most steps of a loop
         plans = self._read()
@@ -88,7 +88,8 @@ class StepLaneReader:
             return plans
         deadline = self._clock() + timeout_s
         while not plans and not self.ended and (left := deadline - self._clock()) > 0:
-            self._waiter.wait(min(left, max(0.0, self._lane.next_deadline - self._clock())))
+            due_s = max(0.0, self._lane.next_deadline - self._clock())
+            self._guard.wait(self._waiter.wait, min(left, due_s))
             plans = self._read()
         return plans
 
@@ -114,6 +115,7 @@ class StepLaneReader:
 
     def close(self) -> None:
         """Close this end."""
+        self._guard.check_close("StepLaneReader")
         self._lane.close()
         self._instance.close()
         self._keep()
@@ -143,6 +145,7 @@ class StepLane:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         check_rank(topology, dp_rank, 0)
+        self._guard = OwnerGuard()
         self.dp_rank = dp_rank
         self._clock = clock
         self._ends = [
@@ -156,6 +159,7 @@ class StepLane:
         Raises `LaneFull` where a worker has 64 MiB of plans unread, `FrameTooLarge` for a single
         plan that is larger, and `LaneClosed`. Then no TP rank gets the plan.
         """
+        self._guard.check("StepLane")
         size = _most_bytes(plan)
         for end in self._ends:
             end.check(size)
@@ -179,6 +183,7 @@ class StepLane:
 
     def poll(self) -> None:
         """Say hello, read acknowledgements, and send waiting plans."""
+        self._guard.check("StepLane")
         for end in self._ends:
             end.poll()
 
@@ -199,6 +204,7 @@ class StepLane:
 
     def close(self, timeout_s: float = 0.0) -> None:
         """End the lane, and wait at most `timeout_s` until all workers have read it."""
+        self._guard.check_close("StepLane")
         self.end()
         deadline = self._clock() + timeout_s
         for end in self._ends:
