@@ -159,12 +159,12 @@ static int take_logprobs(tp_packer *p, const tp_step_input *in, tp_step_rows *ro
     const size_t n = in->handles.n;
     if (in->lp_k.width == 0) {
         if (in->lp_ids.width != 0 || in->lp_values.width != 0 || in->lp_ranks.width != 0) {
-            return tp_fault_set(fault, "logprobs without lp_k");
+            return tp_fault_set(fault, "logprobs: k is needed");
         }
         return 0;
     }
     if (in->lp_k.n != n) {
-        return tp_fault_set(fault, "lp_k has %zu entries for %zu handles", in->lp_k.n, n);
+        return tp_fault_set(fault, "logprobs.k has %zu entries for %zu handles", in->lp_k.n, n);
     }
     scored sums = {0, 0};
     const tp_array *k = &in->lp_k;
@@ -174,13 +174,13 @@ static int take_logprobs(tp_packer *p, const tp_step_input *in, tp_step_rows *ro
                         : k->width == 4 ? read_top_k(k, 4, rows->counts, out, &sums)
                                         : read_top_k(k, 8, rows->counts, out, &sums);
     if (read < n) {
-        return tp_fault_set(fault, "lp_k[%zu] is %lld", read, (long long)tp_array_at(&in->lp_k, read));
+        return tp_fault_set(fault, "logprobs.k[%zu] is %lld", read, (long long)tp_array_at(&in->lp_k, read));
     }
     const uint64_t entries = sums.entries, tokens = sums.tokens;
     if (in->lp_ids.n != entries || in->lp_values.n != entries || in->lp_ranks.n != tokens) {
         return tp_fault_set(fault,
-                            "lp_ids, lp_values, lp_ranks need %llu, %llu, %llu entries, have %zu, "
-                            "%zu, %zu",
+                            "logprobs: token_ids, logprobs and ranks need %llu, %llu and %llu entries, "
+                            "not %zu, %zu and %zu",
                             (unsigned long long)entries, (unsigned long long)entries,
                             (unsigned long long)tokens, in->lp_ids.n, in->lp_values.n, in->lp_ranks.n);
     }

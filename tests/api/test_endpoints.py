@@ -6,6 +6,7 @@ import threading
 from typing import Any
 
 import httpx
+import pytest
 
 from tests.conftest import eventually
 from tests.serve.running import Running
@@ -104,6 +105,7 @@ def test_health_and_ready(server: Running) -> None:
     assert said["ready"] and said["problems"] == {} and said["ranks_up"] == [0]
 
 
+@pytest.mark.case("F22")
 def test_abort_by_id_reaches_whoever_serves_it(server: Running) -> None:
     reasons: list[Any] = []
 
@@ -123,9 +125,23 @@ def test_abort_by_id_reaches_whoever_serves_it(server: Running) -> None:
     for thread in asking:
         thread.start()
     assert eventually(lambda: server.ready()["running"] == 4 and len(reasons) > 10)
-    assert server.post("/v1/abort", {"request_id": "mine"}).json() == {"aborted": 4}
+    # the id as the answer shows it
+    assert server.post("/v1/abort", {"request_id": "cmpl-mine"}).json() == {"aborted": 4}
     for thread in asking:
         thread.join(10)
     assert reasons.count("abort") == 4
     assert server.post("/v1/abort", {"request_id": "mine"}).json() == {"aborted": 0}
     assert server.post("/v1/abort", {}).json()["error"]["param"] == "request_id"
+
+
+@pytest.mark.case("F22")
+def test_an_id_in_a_header_is_never_shortened(server: Running) -> None:
+    def ask(name: str) -> httpx.Response:
+        body = {"model": "tokenpipe", "prompt": PROMPT, "max_tokens": 1}
+        headers = {"x-request-id": name}
+        return httpx.post(f"{server.url}/v1/completions", json=body, headers=headers)
+
+    assert ask("n" * 512).json()["id"] == "cmpl-" + "n" * 512
+    refused = ask("n" * 513)
+    assert refused.status_code == 400
+    assert refused.json()["error"]["param"] == "x-request-id"

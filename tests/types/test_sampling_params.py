@@ -31,6 +31,46 @@ def test_nothing_is_an_empty_tuple() -> None:
     assert params == SamplingParams() and params.stop == () and params.stop_token_ids == ()
 
 
+@pytest.mark.case("F27")
+@pytest.mark.parametrize(
+    ("wrong", "why"),
+    [
+        ({"temperature": -1}, "temperature: must be a number, at least 0, not -1"),
+        ({"temperature": "x"}, "temperature: must be a number, not 'x'"),
+        ({"temperature": float("nan")}, "temperature: .*nan"),
+        ({"temperature": float("inf")}, "temperature: .*inf"),
+        ({"temperature": 10**400}, "temperature: must be a number"),
+        ({"top_p": 2}, "top_p: must be a number, above 0 and at most 1, not 2"),
+        ({"top_p": 0}, "top_p: .*not 0"),
+        ({"min_p": 1.5}, "min_p: must be a number, at least 0 and at most 1, not 1.5"),
+        ({"seed": 2**70}, "seed: must be None or at most 18446744073709551615"),
+        ({"seed": "7"}, "seed: must be an integer, not '7'"),
+        ({"max_tokens": None}, "max_tokens: must be an integer, not None"),
+        ({"max_tokens": True}, "max_tokens: must be an integer, not True"),
+        ({"max_tokens": 1 << 31}, "max_tokens: must be at most 2147483647"),
+        ({"min_tokens": "a"}, "min_tokens: must be an integer"),
+        ({"n": 1.5}, "n: must be an integer, not 1.5"),
+        ({"top_k": -2}, "top_k: must be at least -1, not -2"),
+        ({"logprobs": -1}, "logprobs: must be None or at least 0, not -1"),
+        ({"stream_interval_ms": None}, "stream_interval_ms: must be an integer"),
+    ],
+)
+def test_a_number_of_a_wrong_type_or_size_names_its_field(wrong: dict[str, Any], why: str) -> None:
+    with pytest.raises(FieldError, match=why):
+        SamplingParams(**wrong)
+
+
+@pytest.mark.case("F27")
+def test_numbers_of_numpy_become_pythons() -> None:
+    params = SamplingParams(max_tokens=np.int64(7), temperature=np.float32(0.5), top_p=1)
+    assert (params.max_tokens, params.temperature, params.top_p) == (7, 0.5, 1.0)
+    assert [type(v) for v in (params.max_tokens, params.temperature, params.top_p)] == [
+        int,
+        float,
+        float,
+    ]
+
+
 @pytest.mark.case("F08")
 @pytest.mark.parametrize(
     ("wrong", "why"),

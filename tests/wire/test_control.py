@@ -63,7 +63,7 @@ def values(spec: Any) -> st.SearchStrategy[Any]:
                 ),
                 low=st.integers(0, 100),
                 more=st.integers(1, 1000),
-                temperature=values(Real()),
+                temperature=st.floats(0, 1e300),
                 seed=values(Int(-(1 << 63), (1 << 64) - 1, optional=True)),
                 logprobs=st.one_of(st.none(), st.integers(0, 20)),
                 prompt_logprobs=st.one_of(st.none(), st.integers(0, 20)),
@@ -170,7 +170,7 @@ def test_refuses_by_index_and_field(body: Any, says: str) -> None:
 )
 def test_refuses_sampling_params_that_the_vocabulary_refuses(params: dict[str, Any]) -> None:
     submit = {"key": 1, "external_id": "r", "prompt_token_ids": b"", "params": params}
-    with pytest.raises(FrameError, match=r"message 0: Submit.params: SamplingParams"):
+    with pytest.raises(FrameError, match=r"message 0: Submit.params"):
         unpack_control(frame_of([[32, submit]]))
 
 
@@ -210,7 +210,6 @@ def test_does_not_send_what_would_be_refused() -> None:
         (Submit(1, "x", (1 << 31,), params), r"Submit.prompt_token_ids"),
         (Submit(1, "x", ("a",), params), r"Submit.prompt_token_ids"),  # type: ignore[arg-type]
         (Submit(1, "\ud800", (), params), r"Submit.external_id"),
-        (Submit(1, "x", (), SamplingParams(top_p=float("inf"))), r"params: SamplingParams.top_p"),
         (StepPlan(1, (StepBind(0, 1, 0),)), r"StepPlan.binds: StepBind.handle"),
     ]
     for message, says in refused:

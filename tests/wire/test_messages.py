@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import fields
-from typing import Annotated, Any, get_args, get_origin, get_type_hints
+from typing import Annotated, get_args, get_origin, get_type_hints
 
 import pytest
 
-from tokenpipe.types import SamplingParams
-from tokenpipe.wire import Message, StepBind, StepPlan
+from tokenpipe.types import SamplingParams, make_handle
+from tokenpipe.wire import Bind, Message, StepBind, StepPlan, pack_control, unpack_control
 from tokenpipe.wire.messages import TAGS
 from tokenpipe.wire.sampling_spec import PARAMS
 
@@ -21,19 +21,20 @@ def test_tags_are_unique_and_every_field_says_how_it_is_written() -> None:
         assert all(get_origin(hints[f.name]) is Annotated for f in fields(cls))
 
 
-def test_sampling_params_are_written_whole() -> None:
+@pytest.mark.case("F32")
+def test_sampling_params_are_written_without_defaults() -> None:
     params = SamplingParams(max_tokens=3, stop=["a"], stop_token_ids=[7], seed=-1, logprobs=2)
     raw = PARAMS.encode(params)
-    assert set(raw) == {f.name for f in fields(SamplingParams)}
+    assert set(raw) == {"max_tokens", "stop", "stop_token_ids", "seed", "logprobs"}
     assert PARAMS.decode(raw) == params
     assert PARAMS.decode({}) == SamplingParams()
 
 
-@pytest.mark.parametrize("name", ["temperature", "top_p", "min_p"])
-def test_a_number_that_is_none_is_named(name: str) -> None:
-    wrong: dict[str, Any] = {name: float("nan")}
-    with pytest.raises(ValueError, match=rf"SamplingParams\.{name}: expected a finite number"):
-        PARAMS.encode(SamplingParams(**wrong))
+@pytest.mark.case("F32")
+def test_binds_are_small() -> None:
+    binds = [Bind(make_handle(0, n, 1), 1 << 62, n, 0, 1000) for n in range(256)]
+    assert len(pack_control((1, 2, 3, 4), binds)) < 256 * 75
+    assert unpack_control(pack_control((1, 2, 3, 4), binds))[1] == binds
 
 
 def test_a_message_is_a_value_without_room_for_more() -> None:

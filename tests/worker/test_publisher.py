@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ import pytest
 from tests.worker.far import Far
 from tokenpipe.errors import (
     ConfigError,
+    ForkError,
     LaneBusy,
     LaneClosed,
     LaneFull,
@@ -110,6 +112,31 @@ def tokens_of(f: Far) -> dict[int, list[int]]:
             got[handle] += step.tokens[at : at + count].tolist()
             at += count
     return got
+
+
+@pytest.mark.case("B04")
+@pytest.mark.case("F33")
+@pytest.mark.parametrize("plain", [True, False])
+def test_a_fork_that_publishes_ten_rows_gets_ten_errors(far: Make, plain: bool) -> None:
+    f = far()
+    pub = f.publisher()
+    pub.publish(1, [A], [1])
+    f.until(lambda: not pub.unacknowledged, pub.poll)
+    extras = None if plain else {0: RowExtras(custom=b"x")}
+    pid = os.fork()
+    if pid == 0:
+        refused = 0
+        for step in range(2, 12):
+            try:
+                pub.publish(step, [A], [step], extras=extras)
+            except ForkError as error:
+                refused += str(os.getppid()) in str(error) and str(os.getpid()) in str(error)
+        os._exit(refused)
+    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 10
+    pub.publish(2, [A], [2], extras=extras)
+    f.until(lambda: not pub.unacknowledged, pub.poll)
+    assert [step.tokens.tolist() for step in f.steps()] == [[1], [2]]
+    f.beside(pub.close)
 
 
 @pytest.mark.case("F07")

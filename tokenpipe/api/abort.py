@@ -103,7 +103,7 @@ class AbortSocket:
                     continue  # it was removed meanwhile
 
     def _ask(self, request_id: str, others: list[Path]) -> int:
-        question = json.dumps({"abort": request_id}).encode()
+        question = json.dumps({"abort": request_id}, ensure_ascii=False).encode()
         aborted = 0
         with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sock:
             sock.bind("")  # the kernel chooses a name that is no file

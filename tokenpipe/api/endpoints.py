@@ -28,7 +28,7 @@ from .text_codec import TextCodec
 
 DEFAULT_COMPLETION_TOKENS = 16  # OpenAI's
 DEFAULT_CHAT_TOKENS = 1024
-MAX_REQUEST_ID = 256  # characters of a header that names the request
+MAX_REQUEST_ID = 512  # characters of a header that names the request
 
 
 class Endpoints:
@@ -94,8 +94,7 @@ class Endpoints:
         params: Sequence[SamplingParams],
         extra: bytes,
     ) -> Response:
-        given = body.request_id or request.headers.get("x-request-id", "")[:MAX_REQUEST_ID]
-        request_id = given or secrets.token_hex(12)
+        request_id = body.request_id or _named(request) or secrets.token_hex(12)
         with_usage = bool(body.stream_options and body.stream_options.include_usage)
         made = endpoint_format(
             request_id,
@@ -134,7 +133,9 @@ class Endpoints:
     async def abort(self, request: Request) -> Response:
         """Abort the live requests of an id, in all workers; each gets its final output."""
         body, _ = await self._parser.parse(request, AbortRequest)
-        aborted = await self._state.abort_socket.abort_everywhere(body.request_id)
+        aborted = 0
+        for name in ids_of(body.request_id):
+            aborted = aborted or await self._state.abort_socket.abort_everywhere(name)
         return JSONResponse({"aborted": aborted})
 
     async def health(self) -> Response:
@@ -152,3 +153,18 @@ class Endpoints:
             "waiting": health.waiting,
         }
         return JSONResponse(body, 503 if health.problems else 200)
+
+
+def _named(request: Request) -> str:
+    """Return the id in the request's header. One that is too long is refused, not shortened."""
+    name = request.headers.get("x-request-id", "")
+    if len(name) > MAX_REQUEST_ID:
+        what = f"x-request-id: {len(name)} characters, {MAX_REQUEST_ID} are the most"
+        raise Problem(400, what, param="x-request-id")
+    return name
+
+
+def ids_of(shown: str) -> list[str]:
+    """Return the ids of requests that a caller may mean: answers show an id with a prefix."""
+    prefixes = (f"{made.id_prefix}-" for made in (CompletionFormat, ChatFormat))
+    return [shown, *(shown[len(prefix) :] for prefix in prefixes if shown.startswith(prefix))]

@@ -214,6 +214,6 @@ class ChatCompletionRequest(GenerationRequest):
 
 
 class AbortRequest(BaseModel):
-    """The body of POST /v1/abort."""
+    """The body of POST /v1/abort. The id may have the prefix that an answer shows."""
 
-    request_id: Annotated[str, Field(min_length=1, max_length=256)]
+    request_id: Annotated[str, Field(min_length=1, max_length=640)]

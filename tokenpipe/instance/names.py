@@ -86,7 +86,7 @@ def directory_name(base: Path, name: str, longest_lane: str) -> str:
     """
     if _PLAIN.match(name) and _fits(base / name / longest_lane):
         return name
-    return "~" + hashlib.blake2b(name.encode(), digest_size=4).hexdigest()
+    return "~" + hashlib.blake2b(name.encode(), digest_size=8).hexdigest()
 
 
 def check_room(directory: Path, longest_lane: str) -> None:

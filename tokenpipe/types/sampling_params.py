@@ -12,6 +12,22 @@ from tokenpipe.errors import FieldError
 
 from .enums import RequestOutputKind
 
+MOST = (1 << 31) - 1
+MOST_FLOAT = 1.7976931348623157e308
+_INTS = (
+    ("n", 1, MOST),
+    ("max_tokens", 1, MOST),
+    ("stream_interval", 1, MOST),
+    ("stream_interval_ms", 0, MOST),
+    ("top_k", -1, MOST),
+    ("seed", -(1 << 63), (1 << 64) - 1),
+    ("logprobs", 0, MOST),
+    ("prompt_logprobs", 0, MOST),
+    ("min_tokens", 0, MOST),
+)
+_MAY_BE_NONE = frozenset({"seed", "logprobs", "prompt_logprobs"})
+_FLOATS = (("temperature", 0.0, MOST_FLOAT), ("top_p", 0.0, 1.0), ("min_p", 0.0, 1.0))
+
 
 @dataclass(frozen=True, slots=True)
 class SamplingParams:
@@ -54,18 +70,11 @@ class SamplingParams:
     output_kind: RequestOutputKind = RequestOutputKind.DELTA
 
     def __post_init__(self) -> None:
-        _check_types(self)
-        if self.n < 1:
-            raise FieldError("n", f"must be at least 1, not {self.n}")
-        if self.max_tokens < 1:
-            raise FieldError("max_tokens", f"must be at least 1, not {self.max_tokens}")
+        self._check_numbers()
         if not 0 <= self.min_tokens <= self.max_tokens:
             raise FieldError(
                 "min_tokens", f"must be in 0..max_tokens ({self.max_tokens}), not {self.min_tokens}"
             )
-        for name in ("logprobs", "prompt_logprobs"):
-            if (value := getattr(self, name)) is not None and value < 0:
-                raise FieldError(name, f"must be None or >= 0, not {value}")
         if type(self.stop_token_ids) is not tuple or self.stop_token_ids:
             object.__setattr__(self, "stop_token_ids", _token_ids(self.stop_token_ids))
         if type(self.stop) is not tuple or self.stop:
@@ -76,35 +85,46 @@ class SamplingParams:
             raise FieldError("stop", f"must have at most {MAX_STOP_BYTES} bytes of UTF-8 in all")
         if self.stop and not self.detokenize:
             raise FieldError("stop", "stop strings need text, but detokenize is False")
-        if self.stream_interval < 1:
-            raise FieldError("stream_interval", f"must be at least 1, not {self.stream_interval}")
-        if self.stream_interval_ms < 0:
-            raise FieldError("stream_interval_ms", f"must be >= 0, not {self.stream_interval_ms}")
+
+    def _check_numbers(self) -> None:
+        for name, least, most in _INTS:
+            value = getattr(self, name)
+            if type(value) is not int:
+                if value is None and name in _MAY_BE_NONE:
+                    continue
+                value = _int(name, value)
+                object.__setattr__(self, name, value)
+            if not least <= value <= most:
+                none = "None or " if name in _MAY_BE_NONE else ""
+                bound = f"at least {least}" if value < least else f"at most {most}"
+                raise FieldError(name, f"must be {none}{bound}, not {value}")
+        for name, low, high in _FLOATS:
+            value = getattr(self, name)
+            if type(value) is not float:
+                value = _float(name, value)
+                object.__setattr__(self, name, value)
+            if not low <= value <= high or (name == "top_p" and value == 0):
+                above = "above 0 and" if name == "top_p" else f"at least {low:g} and"
+                limit = f"{above} at most {high:g}" if high < MOST_FLOAT else f"at least {low:g}"
+                raise FieldError(name, f"must be a number, {limit}, not {value}")
 
 
-_INTS = (
-    "n", "max_tokens", "min_tokens", "top_k", "stream_interval", "stream_interval_ms", "seed",
-    "logprobs", "prompt_logprobs",
-)  # fmt: skip
-_MAY_BE_NONE = frozenset({"seed", "logprobs", "prompt_logprobs"})
-_NUMBERS = ("temperature", "top_p", "min_p")
+def _int(name: str, value: object) -> int:
+    try:
+        if isinstance(value, bool):
+            raise TypeError
+        return index(value)  # type: ignore[arg-type]
+    except TypeError:
+        raise FieldError(name, f"must be an integer, not {value!r}") from None
 
 
-def _check_types(params: SamplingParams) -> None:
-    for name in _INTS:
-        value = getattr(params, name)
-        if type(value) is int or (value is None and name in _MAY_BE_NONE):
-            continue
-        if not hasattr(value, "__index__") or isinstance(value, bool):
-            raise FieldError(name, f"must be an integer, not {value!r}")
-    for name in _NUMBERS:
-        value = getattr(params, name)
-        if type(value) is not float and (isinstance(value, bool | str) or not _is_number(value)):
-            raise FieldError(name, f"must be a number, not {value!r}")
-
-
-def _is_number(value: object) -> bool:
-    return hasattr(value, "__float__") or hasattr(value, "__index__")
+def _float(name: str, value: object) -> float:
+    try:
+        if isinstance(value, bool | str | bytes):
+            raise TypeError
+        return float(value)  # type: ignore[arg-type]
+    except (TypeError, ValueError, OverflowError):
+        raise FieldError(name, f"must be a number, not {value!r}") from None
 
 
 def _token_ids(ids: Iterable[int]) -> tuple[int, ...]:

@@ -5,7 +5,7 @@ docs/wire.md describes the format. csrc/wire/ packs and unpacks the frames of co
 
 from .bind_messages import Abort, Bind, CloseClient, OpenClient, OpenRank, Preempt, Snapshot
 from .columns import OutputColumn, StepColumn
-from .control import pack_control, unpack_control
+from .control import join_messages, pack_control, pack_message, unpack_control
 from .control_queue import ControlQueue
 from .extras_packer import pack_extras
 from .extras_parser import unpack_error
@@ -62,8 +62,10 @@ __all__ = [
     "StepFrame",
     "StepPlan",
     "Submit",
+    "join_messages",
     "pack_control",
     "pack_extras",
+    "pack_message",
     "readdressed",
     "unpack_control",
     "unpack_error",

@@ -28,14 +28,30 @@ def pack_control(header: tuple[int, int, int, int], messages: Sequence[Message])
 
     Raises ValueError for more messages than a frame may hold.
     """
-    if len(messages) > MAX_MESSAGES:
-        raise ValueError(f"{len(messages)} messages, a frame holds at most {MAX_MESSAGES}")
-    body = []
-    for message in messages:
-        tag, spec = _BY_CLASS[type(message)]
-        body.append((tag, spec.encode(message)))
-    frame: bytes = msgpack.packb((Kind.CONTROL.value, _core.WIRE_VERSION, tuple(header), body))
-    return frame
+    return join_messages(header, [pack_message(message) for message in messages])
+
+
+def pack_message(message: Message) -> bytes:
+    """Return a message packed for `join_messages`. FieldError names a field that cannot be sent."""
+    tag, spec = _BY_CLASS[type(message)]
+    packed: bytes = msgpack.packb((tag, spec.encode(message)))
+    return packed
+
+
+def join_messages(header: tuple[int, int, int, int], packed: Sequence[bytes]) -> bytes:
+    """Return the frame of messages that are packed already: they may go to several lanes.
+
+    Raises ValueError for more messages than a frame may hold.
+    """
+    if len(packed) > MAX_MESSAGES:
+        raise ValueError(f"{len(packed)} messages, a frame holds at most {MAX_MESSAGES}")
+    packer = msgpack.Packer(autoreset=False)
+    packer.pack_array_header(4)
+    packer.pack(Kind.CONTROL.value)
+    packer.pack(_core.WIRE_VERSION)
+    packer.pack(tuple(header))
+    packer.pack_array_header(len(packed))
+    return b"".join((packer.bytes(), *packed))
 
 
 def pack_control_within(

@@ -17,6 +17,12 @@ class MapSpec:
     def __init__(self, cls: type[Any], specs: dict[str, Spec]) -> None:
         self.cls = cls
         self._specs = tuple(specs.items())
+        self._defaults = {
+            field.name: field.default
+            if field.default_factory is MISSING
+            else field.default_factory()
+            for field in fields(cls)
+        }
         self._required = {
             field.name
             for field in fields(cls)
@@ -24,11 +30,18 @@ class MapSpec:
         }
 
     def encode(self, value: Any) -> dict[str, Any]:
-        """Return the map of an instance. FieldError names a field that cannot be sent."""
+        """Return the map of an instance. FieldError names a field that cannot be sent.
+
+        A field that has its default is left out.
+        """
         raw = {}
+        defaults = self._defaults
         for name, spec in self._specs:
+            given, usual = getattr(value, name), defaults[name]
+            if given is usual or (type(given) is type(usual) and given == usual):
+                continue
             try:
-                raw[name] = spec.encode(getattr(value, name))
+                raw[name] = spec.encode(given)
             except (ValueError, TypeError) as error:
                 raise FieldError(f"{self.cls.__name__}.{name}", str(error)) from error
         return raw

@@ -45,7 +45,8 @@ class StepLogprobs(NamedTuple):
     Args:
         token_ids: int32 or int64 [tokens, 1 + k], or flat if k differs per row.
         logprobs: float32, as token_ids.
-        ranks: int32 or int64 [tokens]. Rank of the sampled token in the vocabulary, from 1 on.
+        ranks: int32 or int64 [tokens of the rows with k >= 0]. Rank of the sampled token in the
+            vocabulary, from 1 on.
         k: int32 or int64 [rows], -1 for a row without logprobs. None takes k from `token_ids`.
     """
 

@@ -27,7 +27,7 @@ from tokenpipe.transport import (
     open_receiver,
     open_sender,
 )
-from tokenpipe.wire import StepPlan, pack_control, unpack_control
+from tokenpipe.wire import StepPlan, join_messages, pack_message, unpack_control
 
 from .publisher import check_rank
 
@@ -163,8 +163,9 @@ class StepLane:
         size = _most_bytes(plan)
         for end in self._ends:
             end.check(size)
+        packed = pack_message(plan)  # once for all TP ranks
         for end in self._ends:
-            end.add(plan, size)
+            end.add(packed)
 
     @property
     def unread(self) -> int:
@@ -217,7 +218,7 @@ class _End:
     def __init__(
         self, instance: Instance, dp_rank: int, tp_rank: int, clock: Callable[[], float]
     ) -> None:
-        self._waiting: deque[tuple[StepPlan, int]] = deque()
+        self._waiting: deque[bytes] = deque()
         self._waiting_bytes = 0
         self._last = False  # no plan follows the waiting ones
         self._clock = clock
@@ -246,9 +247,10 @@ class _End:
         if unread + size > PLAN_BYTES - FRAME_SPARE:
             raise LaneFull(f"lane {lane}: the worker has not read {unread} bytes of plans")
 
-    def add(self, plan: StepPlan, size: int) -> None:
-        self._waiting.append((plan, size))
-        self._waiting_bytes += size
+    def add(self, plan: bytes) -> None:
+        """Send a packed plan, or let it wait."""
+        self._waiting.append(plan)
+        self._waiting_bytes += len(plan)
         self.poll()
 
     def reset(self) -> None:
@@ -256,25 +258,25 @@ class _End:
         self._waiting_bytes = 0
         if self.lane.receiver and not self._last:  # else no worker has a batch to drop
             self.lane.doubt()
-            self.add(StepPlan(0, reset=True), FRAME_SPARE)
+            self.add(pack_message(StepPlan(0, reset=True)))
 
     def poll(self) -> None:
         lane = self.lane
         lane.poll()
         while self._waiting and lane.ready and not lane.ending:
             room = lane.room - FRAME_SPARE
-            plans: list[StepPlan] = []
+            plans: list[bytes] = []
             size = 0
-            for plan, plan_size in self._waiting:
-                if size + plan_size > room or len(plans) == PLANS_PER_FRAME:
+            for plan in self._waiting:
+                if size + len(plan) > room or len(plans) == PLANS_PER_FRAME:
                     break
                 plans.append(plan)
-                size += plan_size
+                size += len(plan)
             if not plans:
                 return
-            lane.send(pack_control(lane.next_header, plans))
+            lane.send(join_messages(lane.next_header, plans))
             for _ in plans:
-                self._waiting_bytes -= self._waiting.popleft()[1]
+                self._waiting_bytes -= len(self._waiting.popleft())
         if self._last and not self._waiting:
             lane.end()
 
