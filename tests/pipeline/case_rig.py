@@ -42,6 +42,7 @@ class Got:
     tokens: list[int] = field(default_factory=list)
     reason: FinishReason | None = None
     error: str = ""
+    repeats: bool = False  # whether rows may come again
     early: list[tuple[int, list[int], FinishReason | None, str]] = field(default_factory=list)
 
     def take(self, offset: int, tokens: list[int], reason: FinishReason | None, error: str) -> None:
@@ -51,6 +52,10 @@ class Got:
         if offset > len(self.tokens):
             self.early.append((offset, tokens, reason, error))
             return
+        if self.repeats:  # of what was not acknowledged when a processor died
+            known = len(self.tokens) - offset
+            assert tokens[:known] == self.tokens[offset:][: len(tokens)]
+            offset, tokens = offset + known, tokens[known:]
         assert offset == len(self.tokens), "a repeat"
         assert self.reason is None, "a row after the end"
         self.tokens += tokens

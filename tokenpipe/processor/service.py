@@ -40,6 +40,7 @@ _log = logging.getLogger(__name__)
 CONTROL_BYTES = 1 << 26  # bound of the commands, and of the reports, that are not acknowledged
 OPEN_AGAIN_S = 0.5  # between two attempts to open a client's lane
 MESSAGES_PER_FRAME = 64  # one message may hold all token ids of a long output
+PAUSE_S = 0.05  # without frames for so long, what was sent is written by itself
 RETRY_S = 5.0  # between two attempts to begin a journal where memory lacks
 
 
@@ -68,6 +69,7 @@ class ProcessorService:
         self._incarnation = life.incarnation
         self._journal = journal
         self._due = clock()  # when a broken journal is begun again
+        self._stepped = 0.0  # when the workers were last read
         self._instance = instance
         self._topology = topology
         self._clock = clock
@@ -113,7 +115,9 @@ class ProcessorService:
         self._applied(served, ranks, now)
         self._report(served)
         if self._journal is not None:
-            if not ranks:  # else the next frames take what was sent along
+            if ranks:
+                self._stepped = now
+            elif now - self._stepped > PAUSE_S:  # else the next frames take what was sent along
                 self._journal.write(now)
             if self._journal.long or self._journal.broken:
                 self._save(now)
