@@ -9,7 +9,7 @@ LINTS  := $(VENV)/.lints
 READY  := $(VENV)/.ready
 ARGS   ?=
 
-.PHONY: help venv build test bench serve demo examples check format soak test-c fuzz clean
+.PHONY: help venv build test bench serve demo examples check format soak kills test-c fuzz clean
 
 help:
 	@echo "make test     builds, runs the tests (a few minutes; sets up 1.2 GB, PaddlePaddle most of it)"
@@ -19,6 +19,7 @@ help:
 	@echo "make serve    builds, runs python -m tokenpipe serve \$$(ARGS): synthetic tokens over HTTP"
 	@echo "make check    ruff, mypy --strict, C warnings as errors, clang-format, calls into Python (600 MB)"
 	@echo "make soak     the tests that take minutes, and all that hypothesis can think of (an hour)"
+	@echo "make kills    kills a processor at 50 moments and compares every byte of every stream"
 	@echo "make test-c   the tests of the C half under the address and undefined sanitizers"
 	@echo "make fuzz     fuzzes the C half under the sanitizers: MINUTES=10"
 	@echo "make build | format | clean"
@@ -80,6 +81,10 @@ examples: $(READY) build $(VENV)/.examples
 
 soak: $(READY) build
 	TOKENPIPE_HYPOTHESIS=soak $(PY) -m pytest -m "soak or hypothesis" \
+		--timeout 1800 -o faulthandler_timeout=1800 $(ARGS)
+
+kills: $(READY) build
+	TOKENPIPE_KILLS=50 $(PY) -m pytest tests/pipeline/test_going_on.py -n 0 -s \
 		--timeout 1800 -o faulthandler_timeout=1800 $(ARGS)
 
 check: $(LINTS) build
