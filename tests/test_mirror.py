@@ -22,6 +22,7 @@ DECLARES = {
     "api/owner": "serve/test_in_process.py",
     "api/settings": "api/test_start.py",
     "engine/scheduler_protocols": "engine/test_scheduler.py",
+    "postprocess/encoder": "postprocess/test_tokenizer_file.py",
     "postprocess/vocabulary": "postprocess/test_tokenizer_file.py",
     "extras": "wire/test_extras_packer.py, wire/test_extras_parser.py",
     "types/enums": "test_core_numbers.py",

@@ -176,7 +176,27 @@ static PyObject *vocab_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
 
 static Py_ssize_t vocab_length(PyObject *self) { return ((Vocab *)self)->vocab.count; }
 
+static PyObject *vocab_word(PyObject *self, PyObject *number) {
+    const tp_vocab *v = &((Vocab *)self)->vocab;
+    const Py_ssize_t token = PyNumber_AsSsize_t(number, PyExc_IndexError);
+    if (token == -1 && PyErr_Occurred()) {
+        return NULL;
+    }
+    if (token < 0 || (size_t)token >= v->count) {
+        PyErr_SetString(PyExc_IndexError, "there is no such token id");
+        return NULL;
+    }
+    const tp_word *word = &v->words[token];
+    return PyBytes_FromStringAndSize((const char *)v->bytes + word->at, word->size);
+}
+
+static PyMethodDef methods[] = {
+    {"word", vocab_word, METH_O, "The bytes of a token after another one. IndexError: no such id."},
+    {NULL, NULL, 0, NULL},
+};
+
 static PyType_Slot slots[] = {
+    {Py_tp_methods, methods},
     {Py_tp_doc, "The text of each token id of a tokenizer. Immutable."},
     {Py_tp_new, (void *)vocab_new},
     {Py_tp_dealloc, (void *)vocab_dealloc},

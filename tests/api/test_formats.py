@@ -7,16 +7,15 @@ from typing import Any
 
 import pytest
 
-from tokenpipe.api.formats import ChatFormat, ChoiceBuffer, CompletionFormat, finite
+from tokenpipe.api.formats import ChatFormat, ChoiceBuffer, CompletionFormat, FormatOptions
 from tokenpipe.api.text_codec import PlainTextCodec
-from tokenpipe.types import FinishReason, RequestOutput, TokenLogprobs, Usage
+from tokenpipe.types import FinishReason, RequestOutput, SamplingParams, TokenLogprobs, Usage
 
 ODD = '"\\\n\u2028\x00 ü 漢 🙂'
 
 
 def format_of(kind: Any, **options: Any) -> Any:
-    given = {"with_usage": False, "with_ids": False, **options}
-    return kind("r1", "m", PlainTextCodec(False), **given)
+    return kind("r1", "m", PlainTextCodec(False), FormatOptions(**options))
 
 
 def event(raw: bytes) -> Any:
@@ -74,17 +73,16 @@ def test_chat_opens_every_choice_with_its_role() -> None:
 
 @pytest.mark.case("B64")
 def test_log_probabilities_that_json_cannot_say() -> None:
-    assert finite(None) is None and finite(float("nan")) is None
-    assert finite(float("-inf")) == -9999.0 and finite(float("inf")) == 0.0
-    assert finite(-1.5) == -1.5 and finite(0.25) == 0.25
+    params = [SamplingParams(logprobs=2)]
     found = [TokenLogprobs((5, 6, 7), (None, float("-inf"), -0.5), 1)]
     output = RequestOutput("r1", 0, 0, [5], logprobs=found)
-    said = event(format_of(CompletionFormat).chunk(0, " 5", output))["choices"][0]["logprobs"]
-    assert said["token_logprobs"] == [None]
-    assert said["top_logprobs"] == [{" 6": -9999.0, " 7": -0.5}]
-    chat = event(format_of(ChatFormat).chunk(0, " 5", output))["choices"][0]["logprobs"]["content"][
-        0
+    said = event(format_of(CompletionFormat, params=params).chunk(0, " 5", output))["choices"][0][
+        "logprobs"
     ]
+    assert said["token_logprobs"] == [None]
+    assert said["top_logprobs"] == [{" 6": -9999.0, " 7": -0.5, " 5": None}]
+    chatted = format_of(ChatFormat, params=params).chunk(0, " 5", output)
+    (chat,) = event(chatted)["choices"][0]["logprobs"]["content"]
     assert chat["logprob"] is None and [t["logprob"] for t in chat["top_logprobs"]] == [
         -9999.0,
         -0.5,
@@ -105,3 +103,17 @@ def test_whole_answer_adds_its_deltas_up() -> None:
         "token_ids": [1, 2],
     }
     assert said["object"] == "chat.completion" and said["usage"]["total_tokens"] == 5
+
+
+@pytest.mark.case("F30")
+@pytest.mark.parametrize("kind", [CompletionFormat, ChatFormat])
+def test_an_end_by_eos_has_no_stop_reason(kind: Any) -> None:
+    last = RequestOutput("r1", 0, 0, [0], FinishReason.STOP, 0)
+    choice = ChoiceBuffer()
+    choice.add("", last)
+    for eos, stops, expected in (([0], (), None), ([1], (), 0), ([0], (0,), 0)):
+        params = [SamplingParams(stop_token_ids=stops)]
+        made = format_of(kind, params=params, eos_token_ids=eos)
+        whole = json.loads("".join(made.whole([choice], Usage(1, 1))))
+        for said in (event(made.chunk(0, "", last)), whole):
+            assert said["choices"][0]["stop_reason"] == expected

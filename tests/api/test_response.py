@@ -28,7 +28,7 @@ from tokenpipe import Client, FinishReason, SamplingParams
 PROMPT = [1, 2, 3]
 TEXT = "abcdefghijk"
 REASONS = {"abort": "abort", "length": "length"}  # the others stop
-STOP_REASONS = {"eos": EOS_ID, "stop id": LETTERS[LAST], "stop string": "jk"}
+STOP_REASONS = {"stop id": LETTERS[LAST], "stop string": "jk"}
 TEXTS = {"length": TEXT, "stop string": TEXT[:-2], "abort": TEXT[: 3 * ROW]}
 PARAMS: dict[str, dict[str, Any]] = {
     "eos": {},

@@ -13,7 +13,7 @@ from tokenpipe.instance import ModelCard
 from tokenpipe.types import SamplingParams
 
 from .body_parser import BodyParser
-from .formats import ChatFormat, CompletionFormat
+from .formats import ChatFormat, CompletionFormat, FormatOptions
 from .problems import Problem
 from .request_check import check_choices, check_ids, executor_fields, max_tokens_of
 from .request_models import (
@@ -21,6 +21,7 @@ from .request_models import (
     ChatCompletionRequest,
     CompletionRequest,
     GenerationRequest,
+    StreamOptions,
 )
 from .response import GenerationJob, GenerationResponse
 from .server_state import ServerState
@@ -95,15 +96,19 @@ class Endpoints:
         extra: bytes,
     ) -> Response:
         request_id = body.request_id or _named(request) or secrets.token_hex(12)
-        with_usage = bool(body.stream_options and body.stream_options.include_usage)
-        made = endpoint_format(
-            request_id,
-            self._model,
-            self._codec,
-            with_usage=with_usage,
+        about = body.stream_options or StreamOptions()
+        options = FormatOptions(
+            prompts,
+            params,
+            with_usage=about.include_usage,
+            each_usage=about.continuous_usage_stats,
             with_ids=body.return_token_ids,
+            names_as_ids=body.return_tokens_as_token_ids,
+            eos_token_ids=self._state.settings.topology.eos_token_ids,
         )
-        job = GenerationJob(request_id, prompts, params, extra, bool(body.stream), with_usage)
+        made = endpoint_format(request_id, self._model, self._codec, options)
+        stream = bool(body.stream)
+        job = GenerationJob(request_id, prompts, params, extra, stream, about.include_usage)
         return GenerationResponse(self._state, made, self._codec, job)
 
     async def models(self) -> Response:

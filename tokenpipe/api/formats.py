@@ -2,21 +2,40 @@
 
 from __future__ import annotations
 
-import math
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from itertools import islice
 from typing import Any, Protocol
 
-from tokenpipe.types import RequestOutput, TokenLogprobs, Usage
+from tokenpipe.types import RequestOutput, SamplingParams, TokenLogprobs, Usage
 
 from .json_text import json_text, quoted
+from .logprob_formats import chat_logprobs, completion_logprobs, json_list, prompt_logprobs
 from .text_codec import TextCodec
+from .token_names import TokenNames
 
-ENTRIES_AT_ONCE = 32  # of a list; 32 tokens with 20 alternatives each take about a millisecond
-LOWEST = -9999.0
-"""Stands for a log probability of minus infinity, which JSON cannot express."""
+
+@dataclass(frozen=True, slots=True)
+class FormatOptions:
+    """What the caller asked for, and what it is about.
+
+    Args:
+        prompts: token ids of each prompt.
+        params: of each prompt.
+        with_usage: a stream ends with its usage.
+        each_usage: each chunk of a stream has the usage so far.
+        with_ids: choices have their token ids.
+        names_as_ids: tokens are named by their ids.
+        eos_token_ids: an end by one of these has no stop reason, as in vLLM.
+    """
+
+    prompts: Sequence[Sequence[int]] = ((),)
+    params: Sequence[SamplingParams] = (SamplingParams(),)
+    with_usage: bool = False
+    each_usage: bool = False
+    with_ids: bool = False
+    names_as_ids: bool = False
+    eos_token_ids: Sequence[int] = ()
 
 
 @dataclass(slots=True)
@@ -73,32 +92,46 @@ class _SharedFormat:
     after_text: str
 
     def __init__(
-        self, request_id: str, model: str, codec: TextCodec, *, with_usage: bool, with_ids: bool
+        self, request_id: str, model: str, codec: TextCodec, options: FormatOptions
     ) -> None:
-        """`with_usage`: a stream has its usage. `with_ids`: choices have their token ids."""
         self.id = f"{self.id_prefix}-{request_id}"
         self.created = int(time.time())
         self.model = model
         self.codec = codec
-        self._with_ids = with_ids
+        self._options = options
+        self._names: dict[int, TokenNames] = {}  # of the choices with logprobs, by index
+        stops = options.params[0].stop_token_ids
+        self._eos = frozenset(options.eos_token_ids).difference(stops)
+        self._completion_tokens = 0
         head = {"id": self.id, "object": self.chunk_object}
         head |= {"created": self.created, "model": model}  # type: ignore[dict-item]
         self._head = "data: " + json_text(head)[:-1] + ',"choices":['
-        self._tail = '],"usage":null}\n\n' if with_usage else "]}\n\n"
-        self._plain_end = f'"finish_reason":null}}{self._tail}'
+        self._plain_tail = '],"usage":null}\n\n' if options.with_usage else "]}\n\n"
+
+    @property
+    def _tail(self) -> str:
+        """The end of a chunk."""
+        if not self._options.each_usage:
+            return self._plain_tail
+        prompt_tokens = sum(map(len, self._options.prompts))
+        usage = usage_dict(Usage(prompt_tokens, self._completion_tokens))
+        del usage["prompt_tokens_details"]  # it is known at the end
+        return f'],"usage":{json_text(usage)}}}\n\n'
 
     def chunk(self, index: int, text: str, output: RequestOutput) -> bytes:
         """Return the event of an output of the choice with this index."""
-        if output.finish_reason is None and output.logprobs is None and not self._with_ids:
+        if output.finish_reason is None and output.logprobs is None and not self._options.with_ids:
+            self._completion_tokens += len(output.token_ids)
             begin = self._begin(index, text)
-            return f'{begin}"logprobs":null,{self._plain_end}'.encode()
+            return f'{begin}"logprobs":null,"finish_reason":null}}{self._tail}'.encode()
         return "".join(self.chunk_parts(index, text, output)).encode()
 
     def chunk_parts(self, index: int, text: str, output: RequestOutput) -> Iterator[str]:
         """Yield the same event in small parts, for an output of any size."""
+        self._completion_tokens += len(output.token_ids)
         yield self._begin(index, text)
-        yield from self._logprobs(output.logprobs, output.offset)
-        if self._with_ids:
+        yield from self._logprobs(index, text, output.logprobs, output.finished)
+        if self._options.with_ids:
             yield ', "token_ids": '
             yield from json_list(output.token_ids, 4096)
         reason = output.finish_reason
@@ -106,7 +139,7 @@ class _SharedFormat:
             yield f', "finish_reason": null}}{self._tail}'
         else:
             yield f', "finish_reason": "{reason}", '
-            yield f'"stop_reason": {json_text(output.stop_reason)}}}{self._tail}'
+            yield f'"stop_reason": {json_text(self._stop_reason(output))}}}{self._tail}'
 
     def _begin(self, index: int, text: str) -> str:
         return f'{self._head}{{"index":{index},{self.before_text}{quoted(text)}{self.after_text},'
@@ -126,46 +159,55 @@ class _SharedFormat:
         yield f'], "usage": {json_text(usage_dict(usage))}}}'
 
     def _choice(self, index: int, choice: ChoiceBuffer) -> Iterator[str]:
-        content = {"index": index, **self.content("".join(choice.text))}
-        yield json_text(content)[:-1] + ", "
-        yield from self._logprobs(choice.logprobs or None, 0)
-        end = {"finish_reason": choice.finish_reason, "stop_reason": choice.stop_reason}
+        text = "".join(choice.text)
+        yield json_text({"index": index, **self.content(text)})[:-1] + ", "
+        yield from self._logprobs(index, text, choice.logprobs or None, True)
+        end = {"finish_reason": choice.finish_reason, "stop_reason": self._stop_reason(choice)}
         yield ", " + json_text(end)[1:-1]
-        if self._with_ids:
+        if self._options.with_ids:
             yield ', "token_ids": '
             yield from json_list(choice.token_ids, 4096)
         if choice.prompt_logprobs:
             yield ', "prompt_logprobs": '
-            yield from json_list(map(self._of_prompt, choice.prompt_logprobs))
+            label = self.codec.label
+            yield from json_list(prompt_logprobs(e, label) for e in choice.prompt_logprobs)
         yield "}"
 
-    def _logprobs(self, entries: list[TokenLogprobs] | None, offset: int) -> Iterator[str]:
-        """Yield the field of logprobs."""
+    def _stop_reason(self, ended: RequestOutput | ChoiceBuffer) -> int | str | None:
+        """Return the stop token id or stop string of the caller; None for the model's EOS."""
+        reason = ended.stop_reason
+        return None if isinstance(reason, int) and reason in self._eos else reason
+
+    def _logprobs(
+        self, index: int, text: str, entries: list[TokenLogprobs] | None, last: bool
+    ) -> Iterator[str]:
+        """Yield the field of logprobs, for the next text of a choice."""
         yield '"logprobs": '
+        if self._options.params[0].logprobs is None:
+            yield "null"
+            return
+        if index not in self._names:
+            self._names[index] = self._names_of(index)
+        names = self._names[index]
+        names.told(text)
         if entries is None:
             yield "null"
         else:
-            yield from self.logprobs(entries, offset)
+            yield from self.logprobs(entries, names, last)
 
-    def _of_prompt(self, entry: TokenLogprobs | None) -> dict[str, Any] | None:
-        """Return the logprobs of a prompt token as vLLM writes them: by id, its own id first."""
-        if entry is None:
-            return None
-        own = entry.token_ids[0]
-        by_id: dict[str, Any] = {}
-        for nth, (token, value) in enumerate(zip(entry.token_ids, entry.logprobs, strict=True)):
-            rank = entry.rank if token == own else nth
-            text = self.codec.token_text(token)
-            by_id.setdefault(
-                str(token), {"logprob": finite(value), "rank": rank, "decoded_token": text}
-            )
-        return by_id
+    def _names_of(self, index: int) -> TokenNames:
+        options, codec = self._options, self.codec
+        at = index // options.params[0].n
+        detokenizer = codec.detokenizer(options.prompts[at], options.params[at])
+        return TokenNames(codec.label, detokenizer, as_ids=options.names_as_ids)
 
     def content(self, text: str) -> dict[str, Any]:
         """Return the field that has the text of a whole choice."""
         raise NotImplementedError
 
-    def logprobs(self, entries: list[TokenLogprobs], offset: int) -> Iterator[str]:
+    def logprobs(
+        self, entries: list[TokenLogprobs], names: TokenNames, last: bool
+    ) -> Iterator[str]:
         """Yield logprobs in the format of the endpoint, in small parts."""
         raise NotImplementedError
 
@@ -186,24 +228,11 @@ class CompletionFormat(_SharedFormat):
         """Return the field that has the text of a whole choice."""
         return {"text": text}
 
-    def logprobs(self, entries: list[TokenLogprobs], offset: int) -> Iterator[str]:
-        """Yield three lists that have an entry for each token."""
-        text = self.codec.token_text
-        yield '{"tokens": '
-        yield from json_list(text(entry.token_ids[0]) for entry in entries)
-        yield ', "token_logprobs": '
-        yield from json_list(finite(entry.logprobs[0]) for entry in entries)
-        yield ', "top_logprobs": '
-        if any(len(entry.token_ids) > 1 for entry in entries):
-            yield from json_list(map(self._top, entries))
-        else:
-            yield "null"
-        yield "}"
-
-    def _top(self, entry: TokenLogprobs) -> dict[str, float | None]:
-        text = self.codec.token_text
-        pairs = list(zip(entry.token_ids, entry.logprobs, strict=True))[1:]
-        return {text(token): finite(value) for token, value in pairs}
+    def logprobs(
+        self, entries: list[TokenLogprobs], names: TokenNames, last: bool
+    ) -> Iterator[str]:
+        """Yield logprobs in the format of the endpoint, in small parts."""
+        return completion_logprobs(entries, names, last)
 
 
 class ChatFormat(_SharedFormat):
@@ -220,7 +249,7 @@ class ChatFormat(_SharedFormat):
         return b"".join(
             (
                 f'{self._head}{{"index":{index},"delta":{{"role":"assistant","content":""}},'
-                f'"logprobs":null,{self._plain_end}'
+                f'"logprobs":null,"finish_reason":null}}{self._tail}'
             ).encode()
             for index in range(choices)
         )
@@ -229,39 +258,11 @@ class ChatFormat(_SharedFormat):
         """Return the field that has the text of a whole choice."""
         return {"message": {"role": "assistant", "content": text}}
 
-    def logprobs(self, entries: list[TokenLogprobs], offset: int) -> Iterator[str]:
-        """Yield a list that has an entry for each token, with its alternatives."""
-        yield '{"content": '
-        yield from json_list(map(self._entry, entries))
-        yield "}"
-
-    def _entry(self, entry: TokenLogprobs) -> dict[str, Any]:
-        own, *alternatives = [
-            self._token(token, value)
-            for token, value in zip(entry.token_ids, entry.logprobs, strict=True)
-        ]
-        return {**own, "top_logprobs": alternatives}
-
-    def _token(self, token: int, value: float | None) -> dict[str, Any]:
-        text = self.codec.token_text(token)
-        return {"token": text, "logprob": finite(value), "bytes": list(text.encode())}
-
-
-def json_list(entries: Iterable[Any], at_once: int = ENTRIES_AT_ONCE) -> Iterator[str]:
-    """Yield a JSON list of any size in parts of a few entries, which are made when they are due."""
-    left = iter(entries)
-    comma = "["
-    while some := list(islice(left, at_once)):
-        yield comma + json_text(some)[1:-1]
-        comma = ", "
-    yield "]" if comma == ", " else "[]"
-
-
-def finite(value: float | None) -> float | None:
-    """Return a log probability that JSON can express: null for NaN, `LOWEST` for -infinity."""
-    if value is None or math.isnan(value):
-        return None
-    return max(value, LOWEST) if value < 0 else min(value, 0.0) if math.isinf(value) else value
+    def logprobs(
+        self, entries: list[TokenLogprobs], names: TokenNames, last: bool
+    ) -> Iterator[str]:
+        """Yield logprobs in the format of the endpoint, in small parts."""
+        return chat_logprobs(entries, names, last)
 
 
 def usage_dict(usage: Usage) -> dict[str, Any]:

@@ -21,8 +21,9 @@ from tokenpipe.client import AsyncClient, AsyncSamples, AsyncStream
 from tokenpipe.errors import FieldError, LaneFull, TokenpipeError, first_line
 from tokenpipe.types import FinishReason, RequestOutput, SamplingParams
 
-from .formats import ENTRIES_AT_ONCE, ChoiceBuffer, EndpointFormat
+from .formats import ChoiceBuffer, EndpointFormat
 from .json_text import json_bytes
+from .logprob_formats import ENTRIES_AT_ONCE
 from .merge import merged
 from .problems import PROMPT, Problem, failure_of, of_output, unavailable
 from .request_id import id_header

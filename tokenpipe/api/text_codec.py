@@ -13,9 +13,9 @@ from typing import Protocol, cast
 
 import numpy as np
 
-from tokenpipe.postprocess import Encoder, load_encoder
+from tokenpipe.postprocess import Detokenizer, Encoder, load_encoder, text_options
 from tokenpipe.topology import Topology
-from tokenpipe.types import RequestOutput
+from tokenpipe.types import RequestOutput, SamplingParams
 
 from .chat import DEFAULTS, ChatTemplate
 from .problems import Problem
@@ -45,8 +45,11 @@ class TextCodec(Protocol):
     def text(self, output: RequestOutput) -> str:
         """Return the text of an output."""
 
-    def token_text(self, token_id: int) -> str:
-        """Return the text of one token by itself."""
+    def label(self, token_id: int) -> tuple[str, bytes]:
+        """Return name and bytes of one token by itself."""
+
+    def detokenizer(self, prompt: Sequence[int], params: SamplingParams) -> Detokenizer | None:
+        """Return what makes the text of an output; None where its text is its labels."""
 
 
 class PlainTextCodec:
@@ -87,9 +90,13 @@ class PlainTextCodec:
         ids = output.token_ids
         return f" {ids[0]}" if len(ids) == 1 else "".join([f" {token}" for token in ids])
 
-    def token_text(self, token_id: int) -> str:
+    def label(self, token_id: int) -> tuple[str, bytes]:
         """Return the token id in decimal, behind a space."""
-        return f" {token_id}"
+        return f" {token_id}", f" {token_id}".encode()
+
+    def detokenizer(self, prompt: Sequence[int], params: SamplingParams) -> Detokenizer | None:
+        """Return None: the text of an output is its labels."""
+        return None
 
 
 class TokenizerCodec:
@@ -127,9 +134,20 @@ class TokenizerCodec:
         """Return the text that the output came with."""
         return output.text
 
-    def token_text(self, token_id: int) -> str:
-        """Return the text of the token by itself."""
+    def label(self, token_id: int) -> tuple[str, bytes]:
+        """Return name and bytes of the token after another one."""
         return self._encoder.token(token_id)
+
+    def detokenizer(self, prompt: Sequence[int], params: SamplingParams) -> Detokenizer | None:
+        """Return what makes the text of an output; None where it has no text."""
+        if not params.detokenize:
+            return None
+        options = text_options(
+            prompt,
+            skip_special_tokens=params.skip_special_tokens,
+            spaces_between_special_tokens=params.spaces_between_special_tokens,
+        )
+        return self._encoder.detokenizer(options)
 
 
 def text_codec_of(topology: Topology, takes_text: bool) -> TextCodec:

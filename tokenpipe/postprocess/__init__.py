@@ -5,8 +5,9 @@ The work per token is in C (csrc/text/). This room reads a tokenizer, once. Only
 """
 
 from .detokenizer import Detokenizer, TextOptions, text_options
+from .encoder import Encoder
 from .tokenizer_file import check_tokenizer, load_encoder, load_vocabulary
-from .vocabulary import Encoder, Vocabulary
+from .vocabulary import Vocabulary
 
 __all__ = [
     "Detokenizer",

@@ -15,7 +15,7 @@ from tokenpipe._core import Text, Vocab
 from tokenpipe.errors import ConfigError
 
 from .decoder_table import NoTableError, decoder_table, has_byte_fallback
-from .detokenizer import text_options
+from .detokenizer import Detokenizer, TextOptions, text_options
 from .panics import as_exception
 from .vocabulary import Vocabulary
 
@@ -44,6 +44,7 @@ class HuggingFaceEncoder:
 
     def __init__(self, path: str | Path) -> None:
         self._tokenizer = _load(path)
+        self._vocabulary = vocabulary_of(self._tokenizer)
 
     def encode(self, texts: Sequence[str], special_tokens: bool = True) -> list[list[int]]:
         """Return the ids of each text; `special_tokens`: with those that the tokenizer adds."""
@@ -53,9 +54,23 @@ class HuggingFaceEncoder:
         except BaseException as error:
             raise as_exception(error) from None
 
-    def token(self, token_id: int) -> str:
-        """Return the text of one token alone."""
-        return _decode(self._tokenizer, [token_id], False)
+    def token(self, token_id: int) -> tuple[str, bytes]:
+        """Return name and bytes of one token after another one; see `Encoder.token`."""
+        table = self._vocabulary.table
+        if token_id < len(table):
+            raw = table.word(token_id)
+        else:  # the tokenizer itself decodes, or there is no such id
+            text = _decode(self._tokenizer, [token_id], False)
+            raw = b"" if "\ufffd" in text else text.encode()
+        try:
+            name = raw.decode()
+        except UnicodeDecodeError:
+            name = "bytes:" + "".join(f"\\x{byte:02x}" for byte in raw)
+        return name or self._tokenizer.id_to_token(token_id) or f"token_id:{token_id}", raw
+
+    def detokenizer(self, options: TextOptions) -> Detokenizer:
+        """Return a new one, which turns the tokens of one output into text."""
+        return Detokenizer(self._vocabulary, options)
 
 
 def vocabulary_of(tokenizer: Tokenizer) -> Vocabulary:

@@ -9,7 +9,8 @@ from typing import Any
 
 from tokenpipe.errors import ConfigError
 
-from .vocabulary import Encoder, Vocabulary
+from .encoder import Encoder
+from .vocabulary import Vocabulary
 
 NEEDS_EXTRA = "tokenizer: a tokenizer needs the extra tokenpipe[text]"
 
