@@ -79,7 +79,7 @@ def test_api_workers_come_back_200_times_while_a_thread_logs(
         def all_serve() -> bool:
             """Whether eight of them live and each has said that it serves."""
             workers = set(server.pids("tp:api")) - {manager}
-            posts = {path.name for path in (runtime_dir / "it").glob("a[0-9]*")}
+            posts = {path.name for path in (runtime_dir / "it").glob("a[0-9a-f]*")}
             return len(workers) == 8 and {f"a{pid}" for pid in workers} <= posts
 
         for _ in range(200):

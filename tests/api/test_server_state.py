@@ -89,10 +89,10 @@ def test_open_attaches_and_checks_responses_until_close(runtime_dir: Path) -> No
         state.admit(response)
         while not response.checks:
             await asyncio.sleep(0.01)
-        assert list(endpoint.glob("a[0-9]*"))
+        assert list(endpoint.glob("a[0-9a-f]*"))
         assert "api 3" not in state.health().problems
         await state.close()
-        assert not list(endpoint.glob("a[0-9]*"))
+        assert not list(endpoint.glob("a[0-9a-f]*"))
         assert state.health().problems["api 3"] == "the server is shutting down"
 
     with pipeline(runtime_dir) as endpoint:

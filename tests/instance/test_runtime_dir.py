@@ -39,7 +39,7 @@ def create(topology: Topology) -> Instance:
 def test_both_ends_derive_the_same_short_path(
     runtime_dir: Path, letter: str, name: str | None
 ) -> None:
-    base = directory_of(runtime_dir, 90, letter)
+    base = directory_of(runtime_dir, 82, letter)
     topology = Topology(runtime_dir=base, name=name, data_parallel_size=12)
     owner = create(topology)
     try:

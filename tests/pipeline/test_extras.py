@@ -176,29 +176,32 @@ def test_extras_larger_than_a_frame_come_in_pieces(served: Served) -> None:
 
 @pytest.mark.case("F07")
 def test_prompt_logprobs_larger_than_a_frame_come_in_several(runtime_dir: Path) -> None:
-    """Ten thousand ids with the top 20: 1.7 MB, where a frame may have 1 MiB."""
-    n, k = 10_000, 20
+    """Two prompts of 5,000 ids with the top 20: 1.8 MB in one step, where a frame may have 1 MiB."""
+    n, k = 5_000, 20
     bounds = {"max_frame_bytes": 1 << 20}
     with Pipeline(Topology(runtime_dir=runtime_dir, bounds=bounds)) as pipe:
         served = Served(pipe)
         params = SamplingParams(max_tokens=2, prompt_logprobs=k)
         asking = Asking(pipe.endpoint, params, [5] * (n + 1))
         request = served.until(Submitted).request
-        other, beside_it = ask(served, max_tokens=2)
+        other = Asking(pipe.endpoint, params, [5] * (n + 1))
+        beside_it = served.until(Submitted).request
         handle, neighbour = served.bind(request, 0), served.bind(beside_it, 1)
         ids = np.arange(n * (k + 1), dtype=np.int32).reshape(n, k + 1)
         values = -(ids % 1000).astype(np.float32)
         scores = PromptLogprobs(1, ids, values, np.arange(1, n + 1, dtype=np.int32))
-        extras = {0: RowExtras(prompt_logprobs=scores, custom=b"x"), 1: RowExtras(custom=b"y")}
+        extras = {
+            0: RowExtras(prompt_logprobs=scores, custom=b"x"),
+            1: RowExtras(prompt_logprobs=scores, custom=b"y"),
+        }
         served.pub.publish(1, [handle, neighbour], [7, 8], extras=extras)
         served.pub.publish(2, [handle, neighbour], [9, 10], drained=[handle, neighbour])
         serve_until(pipe, lambda s: len(pick(s, Released)) == 2, served.pub)
-        served.join(asking)
-        served.join(other)
-        assert [t for out in asking.outputs for t in out.token_ids] == [7, 9]
-        got = [entry for out in asking.outputs for entry in out.prompt_logprobs or ()]
-        assert len(got) == n + 1
-        assert [t for out in other.outputs for t in out.token_ids] == [8, 10]
+        for asked, tokens in ((asking, [7, 9]), (other, [8, 10])):
+            served.join(asked)
+            assert [t for out in asked.outputs for t in out.token_ids] == tokens
+            got = [entry for out in asked.outputs for entry in out.prompt_logprobs or ()]
+            assert len(got) == n + 1
         served.close()
 
 

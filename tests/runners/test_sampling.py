@@ -33,8 +33,6 @@ def reference(params: SamplingParams) -> Any:
     order = np.argsort(-p, kind="stable")
     before = np.cumsum(p[order]) - p[order]
     p[order[before >= params.top_p]] = 0
-    if params.top_p == 0:
-        p[order[0]] = 1
     return p / p.sum()
 
 
@@ -47,7 +45,6 @@ def reference(params: SamplingParams) -> Any:
         {"top_k": 5},
         {"top_k": 1000},
         {"top_p": 0.7},
-        {"top_p": 0.0},
         {"min_p": 0.1},
         {"min_p": 1.0},
         {"top_k": 7, "top_p": 0.8, "temperature": 1.7},

@@ -56,7 +56,7 @@ def test_a_wait_ends_with_a_signal_that_came_before_it_or_with_the_time(tmp_path
         began = time.monotonic()
         signals.wait(children, 0.1)  # the signal was seen
         assert time.monotonic() - began >= 0.1
-    children.stop(1.0)
+    children.close()
 
 
 def test_more_signals_than_the_pipe_holds_block_nothing() -> None:

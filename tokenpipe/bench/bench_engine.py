@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from tokenpipe.engine import EngineLoop
-from tokenpipe.events import Event, ProcessorLost
+from tokenpipe.events import Event, ProcessorLost, ProcessorRestarted
 from tokenpipe.pipeline import Pipeline
 
 from .bench_processes import BenchFailed
@@ -76,6 +76,6 @@ class BenchEngine:
 
     def _checked(self, events: list[Event]) -> list[Event]:
         for event in events:
-            if isinstance(event, ProcessorLost) and not self._may_lose:
+            if isinstance(event, ProcessorLost | ProcessorRestarted) and not self._may_lose:
                 raise BenchFailed(f"processor {event.processor} was lost: {event.reason}")
         return events
