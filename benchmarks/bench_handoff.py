@@ -6,7 +6,7 @@ already. Making ids does not count; releasing them does. A bare pyzmq send of as
 in the same thread, by turns.
 
 Then whole loops run by turns: one publishes its steps, one discards them. "rate" is the rate of
-the publishing loop over that of the other. "discarded" is the hand-off where nothing is published.
+the publishing loop over that of the other. "discarded" is the hand-off if nothing is published.
 
 The forward's thread has one core for itself. Everything else has the other cores: processor,
 client, engine, and the socket threads of the worker. A new thread begins on the core of its parent
@@ -68,7 +68,7 @@ class Conditions:
 
 
 class FirstPlan:
-    """A step lane that gives one plan of its own, then those of another lane where there is one."""
+    """A step lane that gives one plan of its own, then those of another lane if there is one."""
 
     ended = False
 
@@ -213,7 +213,7 @@ def parse(argv: list[str]) -> argparse.Namespace:
 
 
 def main(argv: list[str]) -> int:
-    """Measure with numpy and with Paddle. The exit status is 1 where a token is wrong."""
+    """Measure with numpy and with Paddle. The exit status is 1 if a token is wrong."""
     args = parse(argv)
     conditions = Conditions(
         forward_s=args.forward_ms / 1e3,

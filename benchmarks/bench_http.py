@@ -42,7 +42,7 @@ class MeasuredServer(NamedTuple):
 
 
 def main(argv: Sequence[str]) -> int:
-    """Measure and print a table. The exit status is 1 where a stream has too few tokens."""
+    """Measure and print a table. The exit status is 1 if a stream has too few tokens."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--streams", type=int, default=256, help="streams at once")
     parser.add_argument("--tokens", type=int, default=400, help="tokens of each stream")

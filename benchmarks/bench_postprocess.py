@@ -4,7 +4,7 @@ The vocabulary has 131,072 byte-level words. tokenpipe's side is the processor's
 StepFrames and makes OutputFrames with text columns, parsing, matching and packing included. It is
 measured with Python strings made of the text, and without. Beside it stand two ways of engines in
 Python: one `DecodeStream` for each sequence, and a batched decode of two windows for each sequence.
-All get the same tokens, by turns, in one process. The exit status is 1 where a text is wrong.
+All get the same tokens, by turns, in one process. The exit status is 1 if a text is wrong.
 
 The second table is of tokenpipe alone: what a token costs at each length of output, including the
 growth of buffers. The processor's table has had requests before, as it has after its first

@@ -57,7 +57,7 @@ def run(label: str, work: Workload) -> Report:
 
 
 def middle(runs: list[Report], paced: bool) -> Report:
-    """Return the median run: by p99 latency where there is a rate, else by tokens/s."""
+    """Return the median run: by p99 latency if there is a rate, else by tokens/s."""
     if any(report["wrong"] for report in runs):
         return max(runs, key=lambda report: report["wrong"])
     if paced:
@@ -85,7 +85,7 @@ def workload_of(args: argparse.Namespace) -> Workload:
 
 
 def main(argv: list[str]) -> int:
-    """Run the contestants by turns. The exit status is 1 where a token is wrong."""
+    """Run the contestants by turns. The exit status is 1 if a token is wrong."""
     args = parse(argv)
     work = workload_of(args)
     labels = args.only or [OURS, *RIVALS]
@@ -115,7 +115,7 @@ def main(argv: list[str]) -> int:
 
 
 def table(reports: list[Report], work: Workload) -> Table:
-    """Return the figures of all contestants, with the ratio to tokenpipe where it ran."""
+    """Return the figures of all contestants, with the ratio to tokenpipe if it ran."""
     how = f"{work.rate:g} steps/s" if work.rate else "flood"
     how += ", changing rows" if work.churn else ""
     reading = "a consumer a request" if work.streams else "whole messages"

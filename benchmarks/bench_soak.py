@@ -1,8 +1,8 @@
 """Measure whether a process grows: its memory each second, under a paced load of some minutes.
 
 Requests begin and end all the time, with the lengths of a production trace. Some are preempted,
-some aborted by the engine, some cancelled by their clients. The exit status is 1 where a process
-grew beyond the limit after the warm-up, or where a token was wrong.
+some aborted by the engine, some cancelled by their clients. The exit status is 1 if a process
+grew beyond the limit after the warm-up, or if a token was wrong.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class MemorySamples:
         self._count = 0
 
     def add(self, at_s: float, mib: float) -> None:
-        """Keep a sample, where there is room."""
+        """Keep a sample, if there is room."""
         if self._count < len(self._at):
             self._at[self._count], self._mib[self._count] = at_s, mib
             self._count += 1
@@ -64,7 +64,7 @@ class MemoryWatch:
         self._due = 0.0
 
     def update(self, _: Progress) -> None:
-        """Take samples where they are due. The first call is second 0."""
+        """Take samples if they are due. The first call is second 0."""
         now = time.monotonic()
         if now < self._due:
             return
@@ -126,7 +126,7 @@ def write_trace(path: Path, seconds: float, arrivals: float) -> None:
 
 
 def main(argv: list[str]) -> int:
-    """Run, print the figures, and return 1 where a process grew or a token was wrong."""
+    """Run, print the figures, and return 1 if a process grew or a token was wrong."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.bench_soak", description=__doc__)
     parser.add_argument("--seconds", type=float, default=600.0, help="length of the run")
     parser.add_argument("--warm-up", type=float, default=60.0, help="seconds that do not count")

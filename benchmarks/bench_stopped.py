@@ -2,8 +2,8 @@
 
 There are four ranks with a processor each, and two clients that read from all of them. A first run
 without a rate measures what the machine can do. In a second run the ranks publish at half of this
-rate, and one processor is stopped for a while. The exit status is 1 where the other ranks lost more
-than the limit, or where a token was wrong or missing.
+rate, and one processor is stopped for a while. The exit status is 1 if the other ranks lost more
+than the limit, or if a token was wrong or missing.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ def _tokens_per_s(clients: list[Report], begin: float, seconds: float) -> list[i
 
 
 def main(argv: list[str]) -> int:
-    """Measure, print, and return 1 where the loss is too large or a token is wrong."""
+    """Measure, print, and return 1 if the loss is too large or a token is wrong."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.bench_stopped", description=__doc__)
     parser.add_argument("--batch", type=int, default=256, help="rows of a step")
     parser.add_argument(

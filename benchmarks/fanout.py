@@ -1,7 +1,7 @@
 """Give each request an async consumer, and note when the last consumer had a step's token.
 
 All rivals share this fan-out, so they differ in their path and not in their asyncio code. A
-consumer is woken by a Future only where it waits, and it takes all items that are there.
+consumer is woken by a Future only if it waits, and it takes all items that are there.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class Recorder:
         self.items[after - before] += 1
 
     def last_ns(self) -> NDArray[np.int64]:
-        """Return i64[steps]: when the last consumer had each step, 0 where none had it."""
+        """Return i64[steps]: when the last consumer had each step, 0 if none had it."""
         return np.frombuffer(self._last_ns, dtype=np.int64)
 
     def check(self, checker: Checker) -> None:
@@ -65,14 +65,14 @@ class FanoutStream:
         self._waiter: asyncio.Future[None] | None = None
 
     def put(self, item: Item) -> None:
-        """Add an item; wake the consumer where it waits."""
+        """Add an item; wake the consumer if it waits."""
         self._items.append(item)
         if self._waiter is not None:
             self._waiter.set_result(None)
             self._waiter = None
 
     async def get(self) -> list[Item]:
-        """Return all items that are there; wait for one where there is none."""
+        """Return all items that are there; wait for one if there is none."""
         if not self._items:
             self._waiter = asyncio.get_running_loop().create_future()
             await self._waiter

@@ -30,7 +30,7 @@ class BenchProcess:
         self._pipe.send(message)
 
     def receive(self, timeout_s: float) -> Any:
-        """Return its next message. TimeoutError or EOFError where there is none."""
+        """Return its next message. TimeoutError or EOFError if there is none."""
         if not self._pipe.poll(timeout_s):
             raise TimeoutError(f"{self.name} sent no message for {timeout_s:.0f} s")
         return self._pipe.recv()
@@ -40,7 +40,7 @@ class BenchProcess:
         return self._pipe.poll(0)
 
     def stop(self) -> None:
-        """Let it end; kill it where it does not."""
+        """Let it end; kill it if it does not."""
         try:
             self._pipe.send("stop")
             self.process.join(10)

@@ -102,7 +102,7 @@ def words_of(tokenizer: Tokenizer) -> dict[bytes, int]:
 
 
 def encode(words: dict[bytes, int], text: str) -> list[int]:
-    """Return token ids of the text: at each place the longest word. ValueError where none fits."""
+    """Return token ids of the text: at each place the longest word. ValueError if none fits."""
     raw, at, ids = text.encode(), 0, []
     longest = max(map(len, words))
     while at < len(raw):

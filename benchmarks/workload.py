@@ -26,7 +26,7 @@ class Workload:
     clients: int = 1
     seconds: float = 2.0
     rate: float | None = None  # steps/s; None: no limit
-    at_once: int = 1  # steps after each sleep, where there is a rate
+    at_once: int = 1  # steps after each sleep, if there is a rate
     churn: bool = False  # in each step another request gets no token, as in a chunked prefill
     streams: bool = False  # each request has an async consumer; else whole messages are read
     check_later: bool = False  # whole messages are checked when all have come

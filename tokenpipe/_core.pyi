@@ -177,7 +177,7 @@ class SocketSend:
     idle: bool  # each call sets it to False
 
 class SocketRecv:
-    """Takes messages of a ROUTER with recv(flags), which raises `again` where there is none.
+    """Takes messages of a ROUTER with recv(flags), which raises `again` if there is none.
 
     Each part is judged by itself: one that begins like a frame is a frame of the last route.
     """

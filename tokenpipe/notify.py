@@ -36,7 +36,7 @@ class Notifier:
 
     @classmethod
     def inherited(cls) -> Notifier:
-        """Take the end that the supervisor passed, if any. ConfigError where it is no socket."""
+        """Take the end that the supervisor passed, if any. ConfigError if it is no socket."""
         number = os.environ.pop(NOTIFY_VARIABLE, "")  # children of this process must not use it
         if not number:
             return cls(None)

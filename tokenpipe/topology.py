@@ -34,7 +34,7 @@ def _path(value: Any) -> Any:
 
 
 Count = Annotated[int, Field(ge=1, le=1024)]
-# The description is the unit. An error shows it where the value is not a number.
+# The description is the unit. An error shows it if the value is not a number.
 Bytes = Annotated[int, Field(ge=1024, le=1 << 40, description="bytes as a plain integer")]
 Seconds = Annotated[
     float, Field(gt=0, le=86_400, allow_inf_nan=False, description="seconds as a number")

@@ -24,7 +24,7 @@ typedef struct part {
     uint64_t offset; /* bytes of the request before it */
 } part;
 
-/* A row. Its end is read from the frame only where it has one. */
+/* A row. Its end is read from the frame only if it has one. */
 typedef struct row {
     tp_piece piece;
     uint32_t offset, index;

@@ -12,7 +12,7 @@ from .weights import Weights, unpack
 
 
 def topology() -> dict[str, Any]:
-    """Return what a topology has to say of the model; unpacks it where that was not done yet."""
+    """Return what a topology has to say of the model; unpacks it if that was not done yet."""
     folder = unpack()
     shape = Weights(folder).settings
     return {

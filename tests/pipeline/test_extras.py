@@ -176,7 +176,7 @@ def test_extras_larger_than_a_frame_come_in_pieces(served: Served) -> None:
 
 @pytest.mark.case("F07")
 def test_prompt_logprobs_larger_than_a_frame_come_in_several(runtime_dir: Path) -> None:
-    """Two prompts of 5,000 ids with the top 20: 1.8 MB in one step, where a frame may have 1 MiB."""
+    """Two prompts of 5,000 ids with the top 20: 1.8 MB in a step. A frame may have 1 MiB."""
     n, k = 5_000, 20
     bounds = {"max_frame_bytes": 1 << 20}
     with Pipeline(Topology(runtime_dir=runtime_dir, bounds=bounds)) as pipe:

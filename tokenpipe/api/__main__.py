@@ -1,7 +1,7 @@
 """Run the process of the API server: `python -m tokenpipe.api --fd N`. `serve` starts it.
 
 $TOKENPIPE_TOPOLOGY is the topology as JSON, $TOKENPIPE_ENDPOINT the instance's directory. The exit
-status is 0 after a signal, and 3 where the server did not start.
+status is 0 after a signal, and 3 if the server did not start.
 """
 
 from __future__ import annotations

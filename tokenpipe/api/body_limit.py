@@ -26,7 +26,7 @@ class BodyLimit:
         receive: Callable[[], Awaitable[Message]],
         send: Callable[[Message], Awaitable[None]],
     ) -> None:
-        """Call the application; answer 413 where the body is, or is declared, too large."""
+        """Call the application; answer 413 if the body is, or is declared, too large."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return

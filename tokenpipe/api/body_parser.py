@@ -62,7 +62,7 @@ class BodyParser:
 def values_at_most(raw: bytes, enough: int) -> int:
     """Return an upper bound of the number of JSON values in a body, exact if above `enough`.
 
-    Marks within strings are no values. Without any parsing, they are left out only where counting
+    Marks within strings are no values. Without any parsing, they are left out only if counting
     them gives too many.
     """
     count = _marks(raw)

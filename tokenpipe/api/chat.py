@@ -45,7 +45,7 @@ class ChatTemplate:
 
     @classmethod
     def beside(cls, tokenizer: Path) -> ChatTemplate | None:
-        """Return the template in the folder of a tokenizer.json, None where there is none."""
+        """Return the template in the folder of a tokenizer.json, None if there is none."""
         alone = tokenizer.with_name(TEMPLATE_FILE)
         if alone.is_file():
             return cls.read(alone)
@@ -54,7 +54,7 @@ class ChatTemplate:
         return cls(source, tokens, str(path)) if source else None
 
     def render(self, messages: Sequence[ChatMessage], options: ChatOptions = DEFAULTS) -> str:
-        """Return the text of the prompt. Raises Problem, a 400, where the template fails."""
+        """Return the text of the prompt. Raises Problem, a 400, if the template fails."""
         values = {
             **self._tokens,
             **options.template_kwargs,

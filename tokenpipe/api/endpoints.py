@@ -148,7 +148,7 @@ class Endpoints:
         return JSONResponse({"status": "ok"})
 
     async def ready(self) -> Response:
-        """Answer 200 where every process is well, else 503 with the name of each that is not."""
+        """Answer 200 if every process is well, else 503 with the name of each that is not."""
         health = self._state.health()
         body = {
             "ready": not health.problems,

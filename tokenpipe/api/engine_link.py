@@ -18,7 +18,7 @@ _log = logging.getLogger("tokenpipe.api")
 
 
 class EngineLink:
-    """The client, where the engine is there.
+    """The client, if the engine is there.
 
     Await `open` once, then run `keep_open` as a task. Both run in the event loop of the server.
     """
@@ -40,7 +40,7 @@ class EngineLink:
 
     @property
     def absence_reason(self) -> str:
-        """Why there is no client; "" where there is one."""
+        """Why there is no client; "" if there is one."""
         client = self._client
         if client is None:
             return self._why

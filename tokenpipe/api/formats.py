@@ -266,7 +266,7 @@ class ChatFormat(_SharedFormat):
 
 
 def usage_dict(usage: Usage) -> dict[str, Any]:
-    """Return the usage as OpenAI writes it; reasoning tokens only where the engine counts them."""
+    """Return the usage as OpenAI writes it; reasoning tokens only if the engine counts them."""
     fields: dict[str, Any] = {
         "prompt_tokens": usage.prompt_tokens,
         "completion_tokens": usage.completion_tokens,

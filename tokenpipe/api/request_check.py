@@ -18,9 +18,9 @@ TOO_LONG = "context_length_exceeded"  # OpenAI's code
 
 
 def executor_fields(body: GenerationRequest, card: ModelCard) -> bytes:
-    """Return the fields that the executor accepts as one JSON object; b"" where there are none.
+    """Return the fields that the executor accepts as one JSON object; b"" if there are none.
 
-    A field that is null counts as absent. Raises Problem, a 400 that names the field, where a field
+    A field that is null counts as absent. Raises Problem, a 400 that names the field, if a field
     would change the response and is not served.
     """
     body.refuse_what_is_not_served(card.request_fields)
@@ -35,12 +35,12 @@ def max_tokens_of(
     """Return how many tokens the output of one prompt may have.
 
     Args:
-        given: name and value of the field that says it; None where the caller gave none.
-        default: the number without that field, where the model has room for so many.
+        given: name and value of the field that says it; None if the caller gave none.
+        default: the number without that field, if the model has room for so many.
         prompt: name of the prompt's field, and the number of the prompt's tokens.
         card: its `max_model_len` bounds prompt and output together.
 
-    Raises Problem, a 400 with OpenAI's code, where prompt and output do not fit.
+    Raises Problem, a 400 with OpenAI's code, if prompt and output do not fit.
     """
     field, length = prompt
     most = card.max_model_len

@@ -96,7 +96,7 @@ class GenerationRequest(_RequestBody):
         return (self.stop,) if isinstance(self.stop, str) else tuple(self.stop)
 
     def params(self, max_tokens: int, logprobs: int | None) -> SamplingParams:
-        """Return the parameters of the request. Raises Problem where a value is wrong."""
+        """Return the parameters of the request. Raises Problem if a value is wrong."""
         given: dict[str, Any] = {
             "n": self.n,
             "temperature": self.temperature,
@@ -136,7 +136,7 @@ class CompletionRequest(GenerationRequest):
 
     @property
     def given_max_tokens(self) -> tuple[str, int] | None:
-        """The field that bounds the output, and its value; None where the caller gave none."""
+        """The field that bounds the output, and its value; None if the caller gave none."""
         return None if self.max_tokens is None else ("max_tokens", self.max_tokens)
 
 
@@ -200,14 +200,14 @@ class ChatCompletionRequest(GenerationRequest):
 
     @property
     def given_max_tokens(self) -> tuple[str, int] | None:
-        """The field that bounds the output, and its value; None where the caller gave none."""
+        """The field that bounds the output, and its value; None if the caller gave none."""
         if self.max_completion_tokens is not None:
             return "max_completion_tokens", self.max_completion_tokens
         return None if self.max_tokens is None else ("max_tokens", self.max_tokens)
 
     @property
     def wanted_logprobs(self) -> int | None:
-        """How many alternatives each token has; None where no logprobs are wanted."""
+        """How many alternatives each token has; None if no logprobs are wanted."""
         if self.top_logprobs and not self.logprobs:
             raise Problem(400, "top_logprobs: only with logprobs", param="top_logprobs")
         return (self.top_logprobs or 0) if self.logprobs else None

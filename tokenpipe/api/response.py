@@ -148,7 +148,7 @@ class GenerationResponse(Response):
             self._task.cancel()
 
     def check(self, now: float) -> None:
-        """End it where the connection is closed; close the connection of a caller that stalls."""
+        """End it if the connection is closed; close the connection of a caller that stalls."""
         if self._connection is not None:
             if self._connection.transport.is_closing():
                 self._leave()
@@ -257,7 +257,7 @@ class GenerationResponse(Response):
         await self._send_json(send, 200, raw, {})
 
     async def _send_problem(self, send: Send, problem: Problem) -> None:
-        """Send a problem: as the status, or as the last event where the stream has begun."""
+        """Send a problem: as the status, or as the last event if the stream has begun."""
         if self._caller_left:
             return
         try:

@@ -71,7 +71,7 @@ class GracefulServer(uvicorn.Server):
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
-        """Leave signals to the owner, where there is one."""
+        """Leave signals to the owner, if there is one."""
         if not self._takes_signals:
             yield
             return

@@ -32,7 +32,7 @@ class OpenResponse(Protocol):
         """End it; the problem is its status, or the last event of its stream."""
 
     def check(self, now: float) -> None:
-        """Close its connection where the caller has not read for too long."""
+        """Close its connection if the caller has not read for too long."""
 
 
 class ServerState:
@@ -142,7 +142,7 @@ class ServerState:
         """Return what the model accepts. Raises Problem, a 503, while it is not known."""
         card = self.model_card()
         if card is None:
-            self.link.client()  # where the engine is away, its 503 says why
+            self.link.client()  # if the engine is away, its 503 says why
             raise unavailable("no worker is up")
         return card
 

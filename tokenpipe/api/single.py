@@ -16,7 +16,7 @@ from .settings import ApiSettings
 def run(settings: ApiSettings, owner: ServerOwner | None = None) -> int:
     """Serve until a signal, or the owner, ends the server; return the exit status.
 
-    With an owner, StartupError is raised where the server did not start.
+    With an owner, StartupError is raised if the server did not start.
     """
     state = ServerState(settings, rank="0")
     config = make_config(state, make_app(state, owner))
@@ -26,7 +26,7 @@ def run(settings: ApiSettings, owner: ServerOwner | None = None) -> int:
     with socket.socket(fileno=settings.fd) as sock:
         try:
             server.run(sockets=[sock])
-        except SystemExit:  # uvicorn raises it where the lifespan did not start
+        except SystemExit:  # uvicorn raises it if the lifespan did not start
             if owner is None or state.failure is None:
                 raise
             raise StartupError(f"{type(state.failure).__name__}: {state.failure}") from None

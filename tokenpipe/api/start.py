@@ -23,7 +23,7 @@ NEEDS_EXTRA = "serving needs the extra tokenpipe[serve]"
 
 
 def check_start(topology: Topology) -> None:
-    """Raise ConfigError where a package, or a file of the topology, is missing.
+    """Raise ConfigError if a package, or a file of the topology, is missing.
 
     It imports no web framework.
     """

@@ -63,7 +63,7 @@ class PlainTextCodec:
     def encode_prompts(
         self, prompts: Prompts, special_tokens: bool = True
     ) -> Sequence[Sequence[int]]:
-        """Return the bytes of each text in UTF-8. Raises Problem where text is not taken."""
+        """Return the bytes of each text in UTF-8. Raises Problem if text is not taken."""
         return [self._encode(p, "prompt") if isinstance(p, str) else p for p in prompts]
 
     def _encode(self, text: str, param: str) -> Sequence[int]:
@@ -139,7 +139,7 @@ class TokenizerCodec:
         return self._encoder.token(token_id)
 
     def detokenizer(self, prompt: Sequence[int], params: SamplingParams) -> Detokenizer | None:
-        """Return what makes the text of an output; None where it has no text."""
+        """Return what makes the text of an output; None if it has no text."""
         if not params.detokenize:
             return None
         options = text_options(

@@ -35,7 +35,7 @@ class WorkerArbiter(Arbiter):  # type: ignore[misc]
     def manage_workers(self) -> None:
         """Fork the workers that are missing, unless a pause lasts. gunicorn calls it each second.
 
-        Raises HaltServer where no further start is allowed.
+        Raises HaltServer if no further start is allowed.
         """
         if time.monotonic() < self._fork_at:
             return
@@ -60,7 +60,7 @@ class WorkerArbiter(Arbiter):  # type: ignore[misc]
         return age <= int(self.cfg.workers)  # the first worker has the age 1
 
     def ended(self, what: str, *, started: bool) -> None:
-        """Count a death, or a start that failed. Raises HaltServer where no restart is allowed."""
+        """Count a death, or a start that failed. Raises HaltServer if no restart is allowed."""
         verdict = self._restarts.died("api", "the workers", time.monotonic())
         what = f"{what}; {verdict}"
         if isinstance(verdict, NoRestart):

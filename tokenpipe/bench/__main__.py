@@ -48,7 +48,7 @@ def main(
     minutes: given.Minutes = Options.minutes,
     json_file: given.ReportFile = None,
 ) -> None:
-    """Run the pipeline on synthetic tokens. The exit status is 1 where a token is wrong."""
+    """Run the pipeline on synthetic tokens. The exit status is 1 if a token is wrong."""
     values = {name: value for name, value in locals().items() if name != "json_file"}
     sys.exit(run_and_show({**values, "rate": rate or None}, json_file))
 

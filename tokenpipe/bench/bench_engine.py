@@ -45,7 +45,7 @@ class BenchEngine:
     def turn(self, timeout_s: float) -> list[Event]:
         """Wait for events, handle them and order what follows; return the events.
 
-        BenchFailed where a processor was lost in a run without chaos.
+        BenchFailed if a processor was lost in a run without chaos.
         """
         return self._checked(self._loop.turn(self.scheduler.wait_s(timeout_s)))
 

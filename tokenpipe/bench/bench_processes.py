@@ -45,7 +45,7 @@ class BenchProcesses:
         return [child for child in self.workers if child.spec.rank.endswith(".0")]
 
     def check(self) -> None:
-        """Raise BenchFailed where a process has failed, or has ended too early.
+        """Raise BenchFailed if a process has failed, or has ended too early.
 
         In a run with chaos, a dead worker is started again instead.
         """

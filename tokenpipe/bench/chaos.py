@@ -43,7 +43,7 @@ class Chaos:
 
     @property
     def wait_s(self) -> float:
-        """The seconds until `turn` is due; inf where nothing is left."""
+        """The seconds until `turn` is due; inf if nothing is left."""
         due = [min(fault.until, fault.turn_at) for fault in self._lasting]
         if self._planned:
             due.append(self._start + self._planned[0].at_s)

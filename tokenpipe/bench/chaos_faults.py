@@ -51,7 +51,7 @@ def slow_turn(pid: int, running: bool) -> None:
 
 
 def target(fault: PlannedFault, victims: Victims) -> int | None:
-    """Return the process that a fault of this seed chooses; None where there is none."""
+    """Return the process that a fault of this seed chooses; None if there is none."""
     pids = victims.processors if "processor" in fault.kind.value else victims.workers
     return _choose(pids, random.Random(fault.seed))
 

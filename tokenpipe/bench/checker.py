@@ -25,7 +25,7 @@ class Checker:
     """Check the output of one client. The low 32 bits of its keys count up.
 
     `bits` is the oracle's. `logprobs` is how many the client asked for, None for no logprobs.
-    Memory for `requests` requests is taken at once; it grows where there are more.
+    Memory for `requests` requests is taken at once; it grows if there are more.
     """
 
     def __init__(

@@ -26,7 +26,7 @@ CHAOS_EVERY_S = 4.0  # between two faults, on average
 class Options:
     """Options of `python -m tokenpipe.bench`. None leaves a value to the topology or the mode.
 
-    Raises ConfigError where options do not fit one another.
+    Raises ConfigError if options do not fit one another.
     """
 
     batch: int | None = None
@@ -69,7 +69,7 @@ class Options:
             raise ConfigError(f"minutes must be above 0 and at most 1440, not {self.minutes}")
 
     def for_chaos(self) -> Options:
-        """Return these options with the rates of a run with chaos, where none is given."""
+        """Return these options with the rates of a run with chaos, if none is given."""
         arrivals = self.arrivals or CHAOS_ARRIVALS
         requests = max(1, round(arrivals * self.minutes * 60))
         rate = self.rate or CHAOS_RATE
@@ -89,7 +89,7 @@ class Options:
     def make_topology(self) -> Topology:
         """Return the file's topology, or the bench's own, changed by the options that are given.
 
-        Raises ConfigError where the file or the result is not valid.
+        Raises ConfigError if the file or the result is not valid.
         """
         if self.topology is None:
             base = Topology(

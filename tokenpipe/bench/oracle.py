@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 VOCAB_BITS = 17
-VOCAB_SIZE = 1 << VOCAB_BITS  # tokens are below it, or below 1 << bits where bits are given
+VOCAB_SIZE = 1 << VOCAB_BITS  # tokens are below it, or below 1 << bits if bits are given
 _HALF = np.uint32(16)
 _MIX = np.uint32(0x7FEB352D)
 

@@ -12,7 +12,7 @@ class Pace:
         self._next = now
 
     def wait_s(self, now: float) -> float:
-        """Return the seconds until the next step is due, 0 where it is due now."""
+        """Return the seconds until the next step is due, 0 if it is due now."""
         return max(0.0, self._next - now) if self._period_s else 0.0
 
     def took(self) -> None:

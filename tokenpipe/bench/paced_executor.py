@@ -65,7 +65,7 @@ class PacedExecutor:
             self._frees.append(handle)
 
     def step(self) -> StepRows | None:
-        """Wait until a step is due and return its rows; None where each handle has its tokens."""
+        """Wait until a step is due and return its rows; None if each handle has its tokens."""
         if self._binds or self._frees:
             self._batch.change(self._binds.values(), self._frees)
             self._binds, self._frees = {}, []

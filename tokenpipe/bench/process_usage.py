@@ -13,7 +13,7 @@ def cpu_s(pid: int | None = None) -> float:
     """Return the CPU seconds, user and system, of all threads of a process (None: this one).
 
     The value is the kernel's clock of the process, in ns. /proc/PID/stat counts in steps of 10 ms.
-    Raises ProcessLookupError where there is no such process.
+    Raises ProcessLookupError if there is no such process.
     """
     if pid is None:
         return time.process_time()
@@ -26,7 +26,7 @@ def cpu_s(pid: int | None = None) -> float:
 def rss_mb(pid: int | None = None) -> float:
     """Return the resident memory of a process (None: this one), in MiB.
 
-    Raises ProcessLookupError where there is no such process.
+    Raises ProcessLookupError if there is no such process.
     """
     try:
         # A Path would intern its parts, and so grow the memory that the caller watches.

@@ -38,7 +38,7 @@ class TokenCounter:
 
 
 def read_token_count(path: Path) -> int:
-    """Return the count of another process, or 0 where it has not begun."""
+    """Return the count of another process, or 0 if it has not begun."""
     try:
         return int.from_bytes(path.read_bytes(), "little")
     except FileNotFoundError:
@@ -66,7 +66,7 @@ class ProgressReporter:
         self._due = 0.0
 
     def update(self, requests: int) -> None:
-        """Report where it is time; `requests` is how many have ended so far."""
+        """Report if it is time; `requests` is how many have ended so far."""
         now = self._clock()
         if now >= self._due:
             self._due = now + REPORT_S

@@ -17,7 +17,7 @@ class _TokenRate(rp.ProgressColumn):
     """The number of tokens in the last second."""
 
     def render(self, task: rp.Task) -> Text:
-        """Return the rate, or nothing where there is none yet."""
+        """Return the rate, or nothing if there is none yet."""
         return Text("" if task.speed is None else f"{task.speed:,.0f} tokens/s")
 
 

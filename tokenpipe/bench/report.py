@@ -61,7 +61,7 @@ def _counts(report: dict[str, Any]) -> Iterator[tuple[str, str, str]]:
 
 
 def _wrong_requests(report: dict[str, Any]) -> str:
-    """Return which requests went wrong; an empty text where all are right."""
+    """Return which requests went wrong; an empty text if all are right."""
     missing = {"not ended": report["requests"] - report["ended"] if report["ended"] else 0}
     counts = missing | {name: report[name] for name in WRONG_REQUESTS}
     return ", ".join(f"{n} {name}" for name, n in counts.items() if n)

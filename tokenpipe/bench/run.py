@@ -46,7 +46,7 @@ def run(
 ) -> dict[str, Any]:
     """Run once and return the report (see `summary`).
 
-    `progress` is called ten times a second. `stop` is asked in each turn: where it returns True,
+    `progress` is called ten times a second. `stop` is asked in each turn: if it returns True,
     the run ends and raises Stopped.
     """
     if options.discard:  # no output comes back, so nothing would answer a preemption or an abort

@@ -23,7 +23,7 @@ class Samples:
         self.count += 1
 
     def us(self) -> dict[str, float]:
-        """Return p50, p99 and max in µs, or {} where nothing was kept."""
+        """Return p50, p99 and max in µs, or {} if nothing was kept."""
         kept = np.frombuffer(self._ring, dtype=np.int64)[: min(self.count, self._mask + 1)]
         return percentiles_us(kept)
 

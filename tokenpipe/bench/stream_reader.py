@@ -73,7 +73,7 @@ class StreamReader:
         index: int,
         outputs: list[RequestOutput],
     ) -> str:
-        """Read a stream into `outputs`; return why it ended, "closed" where this task closed it."""
+        """Read a stream into `outputs`; return why it ended, "closed" if this task closed it."""
         results = self._results
         received, to_cancel = 0, request.cancel_at >= 0
         while True:

@@ -30,7 +30,7 @@ def summarise(
     unreleased: int,
     faults: dict[str, int] | None = None,
 ) -> Report:
-    """Return the report of a run. `ok` is False where a token or a request went wrong.
+    """Return the report of a run. `ok` is False if a token or a request went wrong.
 
     `faults` counts the faults by kind; None without chaos. With chaos an error needs a code only.
     """

@@ -40,7 +40,7 @@ class Trace:
     def faster(self, speed_up: float) -> Trace:
         """Return the trace with all times divided by `speed_up`; with inf, all arrive at once.
 
-        Raises ConfigError where `speed_up` is not above 0.
+        Raises ConfigError if `speed_up` is not above 0.
         """
         if not speed_up > 0:
             raise ConfigError(f"speed-up must be above 0, not {speed_up}")

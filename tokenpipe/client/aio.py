@@ -124,7 +124,7 @@ class AsyncClient:
 
         With n > 1 the outputs of all samples come in the order in which they are made; `index` is
         the sample. Raises ValueError for a wrong argument, such as a prompt token outside of
-        `vocab_size`; LaneFull where the engine is too slow; LaneLost.
+        `vocab_size`; LaneFull if the engine is too slow; LaneLost.
 
         Args:
             prompt_token_ids: token ids, each at least 0 and less than `vocab_size`.
@@ -330,7 +330,7 @@ def _weak(method: Callable[[], None]) -> Callable[[], None]:
 
 
 def _release(loop: asyncio.AbstractEventLoop, lanes: Lanes) -> None:
-    """Close the lanes of a dropped client, in the thread of its loop where the loop runs."""
+    """Close the lanes of a dropped client, in the thread of its loop if the loop runs."""
     if loop.is_running() and asyncio._get_running_loop() is not loop:
         loop.call_soon_threadsafe(_release, loop, lanes)
         return

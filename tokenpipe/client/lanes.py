@@ -102,7 +102,7 @@ class Lanes:
         return self._submits.next_seq - 1
 
     def try_send(self, messages: Sequence[Message]) -> bool:
-        """Send to the engine. Return False where the lane is full or its receiver is gone."""
+        """Send to the engine. Return False if the lane is full or its receiver is gone."""
         try:
             self.send(messages)
         except (LaneFull, LaneLost):

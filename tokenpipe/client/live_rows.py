@@ -27,7 +27,7 @@ class LiveRows:
         self._live.update(keys)
 
     def take(self, frame: OutputFrame) -> OutputFrame | None:
-        """Return the frame without rows of ended requests, None where no row is left."""
+        """Return the frame without rows of ended requests, None if no row is left."""
         ends = frame.has_ends
         if self.careful or frame.processor == PIPELINE:
             keep = np.fromiter((key in self._live for key in frame.keys.tolist()), np.bool_)

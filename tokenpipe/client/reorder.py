@@ -44,11 +44,11 @@ class ReorderBuffer:
         return min((held.deadline for held in self._held), default=None)
 
     def add(self, frame: bytes, waits: dict[int, int], now: float) -> bool:
-        """Keep a frame that came at `now`. Return False where there is no room for it."""
+        """Keep a frame that came at `now`. Return False if there is no room for it."""
         return self._keep(HeldFrame(frame, waits, now, self._max_s, now + self._max_s))
 
     def put_back(self, held: HeldFrame, waits: dict[int, int]) -> bool:
-        """Keep a frame with rows that still wait. Return False where there is no room for it."""
+        """Keep a frame with rows that still wait. Return False if there is no room for it."""
         held.waits = waits
         return self._keep(held)
 

@@ -45,9 +45,9 @@ def expand(
     *,
     streamed: bool = True,
 ) -> list[Submit]:
-    """Return one Submit per sample. FieldError where a prompt token is not in the vocabulary.
+    """Return one Submit per sample. FieldError if a prompt token is not in the vocabulary.
 
-    It is raised too where the request does not fit into the `limits`; `streamed`: as the output
+    It is raised too if the request does not fit into the `limits`; `streamed`: as the output
     goes into a stream.
 
     With n > 1 each sample is a request of its own with n = 1. Its seed is the given seed plus its

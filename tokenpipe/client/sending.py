@@ -19,7 +19,7 @@ def send_requests(lanes: Lanes | None, core: ClientCore[S], submits: Sequence[Su
     """Send requests and return a stream for each. After an exception none of them runs.
 
     While the engine is started again (`lanes` is None, or it has just died), they wait in the core.
-    Raises what `Lanes.send` raises, and TypeError or ValueError where a stream cannot be opened.
+    Raises what `Lanes.send` raises, and TypeError or ValueError if a stream cannot be opened.
     """
     streams = core.open(submits)  # before sending: a request without a stream must not run
     if lanes is None:

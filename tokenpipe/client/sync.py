@@ -209,7 +209,7 @@ class Client:
         self._wait(None)
 
     def _wait(self, timeout_s: float | None) -> bool:
-        """Read the lanes, and wait where nothing is there. Return False if nothing came in time."""
+        """Read the lanes, and wait if nothing is there. Return False if nothing came in time."""
         self._check()
         core = self._core
         if not self._attached(None if timeout_s is None else time.monotonic() + timeout_s):

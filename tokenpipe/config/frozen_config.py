@@ -54,7 +54,7 @@ class FrozenConfig(BaseModel, frozen=True):
         __init__.__pydantic_base_init__ = True
 
     def model_post_init(self, _context: Any, /) -> None:
-        """Raise ConflictError where values do not fit one another."""
+        """Raise ConflictError if values do not fit one another."""
         conflicts = list(self.conflicts())
         if conflicts:
             raise ConflictError(conflicts)

@@ -34,7 +34,7 @@ def line_of(path: KeyPath, what: str, document: YamlDocument | None) -> str:
 
 
 def lines_of(problems: Iterable[Problem], document: YamlDocument | None) -> list[str]:
-    """Return one line for each problem, in the order of the document where there is one."""
+    """Return one line for each problem, in the order of the document if there is one."""
     found = list(problems)
     if document is not None:
         found.sort(key=lambda problem: document.line(problem[0]))

@@ -20,7 +20,7 @@ _TAGS = {_TAG + t for t in ("map", "seq", "null", "bool", "int", "float", "str",
 
 
 def load_yaml(text: str, name: str) -> YamlDocument:
-    """Parse one document. Raises ConfigError where the text is not YAML."""
+    """Parse one document. Raises ConfigError if the text is not YAML."""
     yaml = YAML(typ="safe", pure=True)
     yaml.allow_duplicate_keys = True  # YamlDocument reports all of them at once
     try:

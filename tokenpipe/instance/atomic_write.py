@@ -16,7 +16,7 @@ def write_whole(path: Path, text: str) -> None:
 
 
 def remove_whole(path: Path) -> None:
-    """Remove the file and what a failed write left of it. Raises OSError where one stays."""
+    """Remove the file and what a failed write left of it. Raises OSError if one stays."""
     part_of(path).unlink(missing_ok=True)
     path.unlink(missing_ok=True)
 

@@ -54,7 +54,7 @@ class ForkGuard:
         self.pid = _process
 
     def check(self, what: str) -> None:
-        """Raise ForkError where this is not the process that made `what`."""
+        """Raise ForkError if this is not the process that made `what`."""
         if self.pid != _process:
             raise ForkError(
                 f"{what} was made in process {self.pid} and cannot be used in its fork {_process}; "
@@ -81,7 +81,7 @@ class OwnerGuard(ForkGuard):
         self._waits = False
 
     def check(self, what: str) -> None:
-        """Raise ForkError or WrongThread where this thread must not use `what`."""
+        """Raise ForkError or WrongThread if this thread must not use `what`."""
         if self.thread != get_ident() or self.pid != _process:
             super().check(what)
             if self.thread and _lives(self.thread):

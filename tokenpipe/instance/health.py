@@ -37,9 +37,9 @@ class HealthWriter:
         self._due = float("-inf")
 
     def write(self, health: Health, now: float) -> None:
-        """Write the file where it is due, or where a problem came or went.
+        """Write the file if it is due, or if a problem came or went.
 
-        OSError where it cannot be written: the next call tries again, whatever is due.
+        OSError if it cannot be written: the next call tries again, whatever is due.
         """
         last = self._last
         news = last is None or (last.problems, last.ranks_up) != (health.problems, health.ranks_up)
@@ -51,7 +51,7 @@ class HealthWriter:
         self._last, self._due = health, now + HEALTH_S
 
     def close(self) -> None:
-        """Remove the file. Raises OSError where it stays."""
+        """Remove the file. Raises OSError if it stays."""
         remove_whole(self._path)
 
 

@@ -116,7 +116,7 @@ class Instance:
         return lock
 
     def own(self, role: str, rank: str) -> RoleLock | None:
-        """Return this process's lock of a role, or None where it has none."""
+        """Return this process's lock of a role, or None if it has none."""
         return locks.own(self.directory / lock_name(role, rank))
 
     def alive(self, role: str, rank: str) -> bool:
@@ -155,7 +155,7 @@ class Instance:
         self._upkeep.restore()
 
     def keep_text(self, name: str) -> None:
-        """Keep a file of the directory as it is now. Raises OSError where it cannot be read."""
+        """Keep a file of the directory as it is now. Raises OSError if it cannot be read."""
         self._upkeep.add_text(name, (self.directory / name).read_text())
 
     def keep_socket(self, name: str, again: Callable[[], None]) -> None:
@@ -244,7 +244,7 @@ class Reservation:
 
 
 def _base(given: Path | None, name: str | None, longest_lane: str) -> Path:
-    """Return the base, made where missing; one that is too long is refused before that."""
+    """Return the base, made if missing; one that is too long is refused before that."""
     if given is None:
         return default_base()
     base = resolved(given)

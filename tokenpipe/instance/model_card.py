@@ -105,7 +105,7 @@ class ModelCard:
 
     @classmethod
     def from_json_dict(cls, raw: dict[str, object]) -> ModelCard:
-        """Make one of plain values. Raises ConfigError where they are not those of a card."""
+        """Make one of plain values. Raises ConfigError if they are not those of a card."""
         fields, length = raw.get("request_fields", ()), raw.get("max_model_len")
         if not isinstance(fields, list | tuple):
             raise ConfigError(f"request_fields: must be a list of names (got {fields!r})")
@@ -134,7 +134,7 @@ class ModelCardReader:
     def read(self) -> ModelCard | None:
         """Return the present card, None while there is none: no worker has been ready yet.
 
-        The file is read again only where it has been replaced. If the system does not let it be
+        The file is read again only if it has been replaced. If the system does not let it be
         read, for want of descriptors, say, the last card stays.
         """
         try:

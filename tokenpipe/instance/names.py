@@ -81,7 +81,7 @@ def lock_name(role: str, rank: str) -> str:
 def directory_name(base: Path, name: str, longest_lane: str) -> str:
     """Return the directory entry for an instance called `name`.
 
-    The name itself where it is plain and leaves room for the longest socket, else a short digest
+    The name itself if it is plain and leaves room for the longest socket, else a short digest
     (which begins with "~", so that no plain name meets it).
     """
     if _PLAIN.match(name) and _fits(base / name / longest_lane):
@@ -90,7 +90,7 @@ def directory_name(base: Path, name: str, longest_lane: str) -> str:
 
 
 def check_room(directory: Path, longest_lane: str) -> None:
-    """Raise ConfigError where a socket of that name in `directory` has too long a path."""
+    """Raise ConfigError if a socket of that name in `directory` has too long a path."""
     path = directory / longest_lane
     if not _fits(path):
         raise ConfigError(

@@ -146,9 +146,9 @@ def take(path: Path, note: str = "", instance: int = 0) -> RoleLock:
 
 
 def holder(path: Path) -> int | None:
-    """Return the pid that holds the lock at `path` (0 where the system cannot name it), or None.
+    """Return the pid that holds the lock at `path` (0 if the system cannot name it), or None.
 
-    Raises OSError where the file is there and cannot be opened. Nobody knows then.
+    Raises OSError if the file is there and cannot be opened. Nobody knows then.
     """
     with _lock:
         if os.fspath(path) in _mine:
@@ -194,7 +194,7 @@ def held_for(fd: int, instance: int) -> bool:
 
 
 def own(path: Path) -> RoleLock | None:
-    """Return this process's lock at `path`, or None where it has none."""
+    """Return this process's lock at `path`, or None if it has none."""
     with _lock:
         return _mine.get(os.fspath(path))
 
@@ -247,7 +247,7 @@ def _read_note(fd: int) -> str:
 
 
 def _read(fd: int) -> dict[str, object]:
-    """Return what the holder wrote; nothing where it is just writing."""
+    """Return what the holder wrote; nothing if it is just writing."""
     try:
         said = json.loads(os.pread(fd, _NOTE_BYTES, 0))
     except ValueError:

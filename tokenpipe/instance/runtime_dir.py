@@ -39,7 +39,7 @@ def resolved(base: Path) -> Path:
 
 
 def check_base(base: Path) -> Path:
-    """Return the resolved path of `base`; make it where it is missing. Raises ConfigError."""
+    """Return the resolved path of `base`; make it if it is missing. Raises ConfigError."""
     resolved(base)  # refuses a name that no directory can have
     try:
         base.mkdir(mode=0o700, parents=True, exist_ok=True)

@@ -36,7 +36,7 @@ class Swept(NamedTuple):
 
 
 def entries(directory: Path) -> list[Path]:
-    """Return the entries of a directory, none where it was removed."""
+    """Return the entries of a directory, none if it was removed."""
     try:
         return list(directory.iterdir())
     except FileNotFoundError:
@@ -78,7 +78,7 @@ def remove_directory(directory: Path) -> None:
 def sweep(base: Path) -> Iterator[Swept]:
     """Remove the dead instances below `base`, one by one; yield the result of each.
 
-    An instance is dead where no process holds any of its locks. A directory without locks and
+    An instance is dead if no process holds any of its locks. A directory without locks and
     information file stays: an earlier end left it, because it has a file that is not ours. A
     directory that is not private to this user is skipped.
     """

@@ -89,7 +89,7 @@ class BindingTable:
     def bind(self, request: Request, dp_rank: int, slot: int) -> tuple[int, Entry]:
         """Bind a live, unbound request to a slot; return the new handle and the entry.
 
-        Raises `SlotBusy` where the slot's binding has no outcome and is not being aborted, and
+        Raises `SlotBusy` if the slot's binding has no outcome and is not being aborted, and
         `TokenpipeError` for a request that is unknown, ended or bound.
         """
         if not 0 <= dp_rank < len(self._generations):
@@ -122,7 +122,7 @@ class BindingTable:
         return handle, entry
 
     def find(self, what: Request | int) -> Binding | None:
-        """Return the open binding of a request or handle, None where there is none.
+        """Return the open binding of a request or handle, None if there is none.
 
         Raises `TokenpipeError` for a number that cannot be a handle.
         """
@@ -141,7 +141,7 @@ class BindingTable:
     ) -> Binding | None:
         """Note a binding's outcome. With ids the request lives on, otherwise it has ended.
 
-        Return None where the handle is unknown or has its outcome already: the report is late.
+        Return None if the handle is unknown or has its outcome already: the report is late.
         """
         binding = self.bindings.get(handle)
         if binding is None or not binding.open:
@@ -166,7 +166,7 @@ class BindingTable:
         return binding is not None and binding.incarnation == present != 0
 
     def release(self, handle: int) -> Entry | None:
-        """Remove a handle. Return its entry, None where the handle is unknown."""
+        """Remove a handle. Return its entry, None if the handle is unknown."""
         binding = self.bindings.pop(handle, None)
         return None if binding is None else binding.entry
 

@@ -72,7 +72,7 @@ class ClientLink:
         return min(self._submits.next_deadline, self._output.next_deadline)
 
     def problem(self) -> str:
-        """Return what is wrong with the lane to the client; "" where nothing is."""
+        """Return what is wrong with the lane to the client; "" if nothing is."""
         return "" if self._output is None else self._output.unheard(self._clock())
 
     def client_changes(self) -> Iterator[tuple[int, str]]:
@@ -104,7 +104,7 @@ class ClientLink:
         self._submits.applied()
 
     def _open(self, incarnation: int) -> bool:
-        """Open the lane to a client. Return False where no descriptor is free, say."""
+        """Open the lane to a client. Return False if no descriptor is free, say."""
         self._leave(0.0)
         try:
             self._output = open_sender(

@@ -64,7 +64,7 @@ class ProcessorLink:
             self._waiting.send(self._commands)
 
     def poll(self) -> list[Message]:
-        """Return the processor's reports. Set `trouble` where a report cannot be read."""
+        """Return the processor's reports. Set `trouble` if a report cannot be read."""
         if self.closed or self.trouble:
             return []
         self._commands.poll()

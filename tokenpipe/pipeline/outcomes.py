@@ -50,7 +50,7 @@ class Outcomes:
         self.late_reports = 0  # reports on a handle that is unknown or has its outcome
 
     def apply(self, report: Message) -> Event | None:
-        """Return the event of a report, None where the report changes nothing."""
+        """Return the event of a report, None if the report changes nothing."""
         event: Event | None = None
         match report:
             case HandleFinished():

@@ -42,8 +42,8 @@ class Pipeline:
         model_card: the request fields that this engine accepts besides the standard ones. With
             None, API servers answer 503 until `set_model_card` is called.
 
-    Raises `ConfigError` for a wrong topology or directory or a missing tokenizer, `LaneBusy` where
-    a living instance holds the name, `StartupError` where a processor does not become ready. Only
+    Raises `ConfigError` for a wrong topology or directory or a missing tokenizer, `LaneBusy` if
+    a living instance holds the name, `StartupError` if a processor does not become ready. Only
     one thread may use a pipeline: the first that calls a method after it was made.
     """
 
@@ -98,7 +98,7 @@ class Pipeline:
 
     @property
     def processor_pids(self) -> list[int]:
-        """Process ids of the processors; this process's own where they run inline."""
+        """Process ids of the processors; this process's own if they run inline."""
         if self._resources.pool.inline:
             return [os.getpid()]
         return [child.pid for child in self._resources.pool.children.values()]
@@ -188,7 +188,7 @@ class Pipeline:
     def set_model_card(self, card: ModelCard) -> None:
         """Tell API servers which fields the model accepts; `Request.extra` then has their values.
 
-        Raises OSError where the directory cannot be written; the old card then stays valid.
+        Raises OSError if the directory cannot be written; the old card then stays valid.
         """
         self._check_open()
         self._resources.write_model_card(card)

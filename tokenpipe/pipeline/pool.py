@@ -69,7 +69,7 @@ class Pool:
         return self._start_process(index, self._kept.start)
 
     def journal(self, index: int) -> JournalFiles | None:
-        """Return the journal of a processor, None where it has none."""
+        """Return the journal of a processor, None if it has none."""
         return self._journals.get(index)
 
     def go_on(self, index: int, also: str) -> None:
@@ -100,7 +100,7 @@ class Pool:
     def take_started(self) -> list[ProcessorLink]:
         """Return the links to the processors that were started again, each once.
 
-        Try the starts that failed again. Raises ProcessorFailed where no further one is allowed.
+        Try the starts that failed again. Raises ProcessorFailed if no further one is allowed.
         """
         self._kept.retry()
         started, self._started = self._started, []
@@ -136,7 +136,7 @@ class Pool:
 
     def _open_lanes(self, index: int) -> tuple[LaneSender, LaneReceiver]:
         to = Role("processor", str(index))
-        with ExitStack() as undoing:  # opening a lane fails where the directory is gone
+        with ExitStack() as undoing:  # opening a lane fails if the directory is gone
             commands = open_sender(
                 self._instance,
                 command_lane(index),

@@ -56,7 +56,7 @@ class ProcessorSet:
         """Start all processors and wait until each is ready.
 
         `wait(seconds)` waits that long at most and does the pipeline's work. Raises StartupError
-        where a processor is late or dies.
+        if a processor is late or dies.
         """
         for index in range(self._topology.processor_count):
             self._links.append(self._pool.start(index))
@@ -144,14 +144,14 @@ class ProcessorSet:
     def replace(self, death: Death, also: str) -> None:
         """Restart a dead processor. Log its death with `also`.
 
-        Raises ProcessorFailed where the policies do not allow it.
+        Raises ProcessorFailed if the policies do not allow it.
         """
         self._pool.start_again(death.processor, also)
 
     def take_started(self) -> list[ProcessorLink]:
         """Use the links to the processors that were started again. Return each once.
 
-        Raises ProcessorFailed where one cannot be started and no further attempt is allowed.
+        Raises ProcessorFailed if one cannot be started and no further attempt is allowed.
         """
         try:
             started = self._pool.take_started()

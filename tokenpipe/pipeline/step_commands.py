@@ -112,7 +112,7 @@ class StepCommands:
     def preempt(self, what: Request | int) -> None:
         """Take a bound request (or handle) out of its slot.
 
-        The event `Rescheduled` follows after the worker's drained row. The call does nothing where
+        The event `Rescheduled` follows after the worker's drained row. The call does nothing if
         the outcome has come. Raises `TokenpipeError` for a number that cannot be a handle.
         """
         binding = self._table.find(what)

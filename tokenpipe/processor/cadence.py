@@ -15,7 +15,7 @@ from .deadlines import NEVER, Deadlines
 FRAMES_PER_TURN = 32
 """Frames that a turn reads from one lane. It keeps turns short, and the frames to clients small."""
 PACE_S = 0.002
-"""Time between two reads of the workers, where one floods and a client is behind.
+"""Time between two reads of the workers, if one floods and a client is behind.
 
 It allows 16 steps a ms, more than any model makes. The tokens of a faster worker reach the clients
 in small frames, one for each read.

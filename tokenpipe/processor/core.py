@@ -111,7 +111,7 @@ class Processor:
         """Apply the frames of lane (dp, tp) from index `start` on.
 
         Stops at the first frame that it cannot apply, and returns its index; `feed` says why. It
-        applies none from a TP rank other than 0, and none where TP ranks are compared.
+        applies none from a TP rank other than 0, and none if TP ranks are compared.
         """
         rank = self._ranks.get(dp)
         if rank is None or tp != 0 or rank.incarnation == 0 or rank.verifier is not None:
@@ -225,7 +225,7 @@ class Processor:
         max_bytes: int = MAX_FLUSH_BYTES,
         urgent_only: bool = False,
     ) -> bytes | None:
-        """Return an OutputFrame of unsent output, None where there is none.
+        """Return an OutputFrame of unsent output, None if there is none.
 
         The output counts as sent then. With `urgent_only`, only urgent rows are packed.
         """

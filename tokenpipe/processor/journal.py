@@ -42,7 +42,7 @@ class Journal:
     # --- reading --------------------------------------------------------------------------------
 
     def read(self) -> Past | None:
-        """Return what the last process wrote, None where there is no whole image.
+        """Return what the last process wrote, None if there is no whole image.
 
         Raises FrameError, OSError.
         """

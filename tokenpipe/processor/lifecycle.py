@@ -112,7 +112,7 @@ class Lifecycle:
             rank.unheard.set(handle, rank.life.read(now) + self._drained_s)
 
     def preempt(self, rank: Rank, handle: int, now: float) -> bool:
-        """Take a running binding out of its slot. Return False where it has its outcome."""
+        """Take a running binding out of its slot. Return False if it has its outcome."""
         state, drained = self._table.state(handle)
         if state != State.RUNNING:
             return False
@@ -125,7 +125,7 @@ class Lifecycle:
         return True
 
     def abort(self, rank: Rank, handle: int, now: float) -> bool:
-        """End a binding's request. Return False where it has its outcome."""
+        """End a binding's request. Return False if it has its outcome."""
         state, drained = self._table.state(handle)
         if state not in _ACTIVE:
             return False

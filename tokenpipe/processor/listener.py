@@ -1,4 +1,4 @@
-"""Find the ends of a processor that have a message, and wait for one where none has."""
+"""Find the ends of a processor that have a message, and wait for one if none has."""
 
 from __future__ import annotations
 

@@ -42,7 +42,7 @@ class What(IntEnum):
 class LaneAt(NamedTuple):
     """How far a lane is: its sender, and the number of the frame that comes next."""
 
-    sender: int  # incarnation, 0 where there is none
+    sender: int  # incarnation, 0 if there is none
     since_ns: int
     expected: int
     route: bytes

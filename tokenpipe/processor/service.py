@@ -41,7 +41,7 @@ CONTROL_BYTES = 1 << 26  # bound of the commands, and of the reports, that are n
 OPEN_AGAIN_S = 0.5  # between two attempts to open a client's lane
 MESSAGES_PER_FRAME = 64  # one message may hold all token ids of a long output
 PAUSE_S = 0.05  # without frames for so long, what was sent is written by itself
-RETRY_S = 5.0  # between two attempts to begin a journal where memory lacks
+RETRY_S = 5.0  # between two attempts to begin a journal if memory lacks
 
 
 class ProcessorService:
@@ -125,7 +125,7 @@ class ProcessorService:
 
     @property
     def problem(self) -> str:
-        """What is wrong with a client's lane; "" where nothing is."""
+        """What is wrong with a client's lane; "" if nothing is."""
         now = self._clock()
         said = [client.lane.unheard(now) for client in self._clients.values()]
         return "; ".join(filter(None, said))

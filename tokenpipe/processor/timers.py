@@ -37,7 +37,7 @@ class LifeClock:
         self._lived, self._seen = lived, seen
 
     def when(self, due: float) -> float:
-        """Return the time at which this clock shows `due`; NEVER where it stops before."""
+        """Return the time at which this clock shows `due`; NEVER if it stops before."""
         left = due - self._lived
         return self._seen + left if left <= LIFE_CREDIT_S else NEVER
 
@@ -64,7 +64,7 @@ class Timer:
             self._order.clear()
 
     def head(self) -> float:
-        """Return the earliest deadline; NEVER where there is none."""
+        """Return the earliest deadline; NEVER if there is none."""
         while self._order:
             due, handle = self._order[0]
             if self._due.get(handle) == due:

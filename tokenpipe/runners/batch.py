@@ -62,7 +62,7 @@ class RunnerBatch:
         return len(self._rows)
 
     def admit(self, binding: StepBind) -> None:
-        """Add a row. Raises `SlotBusy` where the row in its slot was not freed."""
+        """Add a row. Raises `SlotBusy` if the row in its slot was not freed."""
         row = Row.of(binding)
         held = self._rows.get(row.slot)
         if held is not None:

@@ -24,7 +24,7 @@ class DeviceFacts:
     """One kind of device. There is one `cpu`, without a number."""
 
     platform: str  # its name in the topology and in Paddle
-    count: Callable[[Any], int]  # how many devices this Paddle finds; safe where there is none
+    count: Callable[[Any], int]  # how many devices this Paddle finds; safe if there is none
     asynchronous: bool  # launches and copies return before they are done
     pinned: bool  # only copies to page-locked memory are asynchronous
 
@@ -154,7 +154,7 @@ class Device:
     """One device of a kind. It is searched before it is used."""
 
     def __init__(self, facts: DeviceFacts, index: int, calls: DeviceCalls) -> None:
-        """Find the device and make it the current one. ConfigError where it does not exist."""
+        """Find the device and make it the current one. ConfigError if it does not exist."""
         there = calls.count(facts)  # first: without a device, set_device may end the process
         if not 0 <= index < there:
             raise ConfigError(

@@ -52,7 +52,7 @@ class Row:
 
     @property
     def request_fields(self) -> dict[str, Any]:
-        """The fields of the HTTP request in `extra`. ValueError where it is no JSON object."""
+        """The fields of the HTTP request in `extra`. ValueError if it is no JSON object."""
         return request_fields_of(self.extra)
 
     @property

@@ -38,7 +38,7 @@ class ModelRunner:
             returned before the next forward pass.
         calls: the calls into the framework, for tests.
 
-    Raises `ConfigError` where Paddle or the device does not exist. Call all methods in one thread.
+    Raises `ConfigError` if Paddle or the device does not exist. Call all methods in one thread.
     """
 
     platform: ClassVar[str]
@@ -77,7 +77,7 @@ class ModelRunner:
 
     @classmethod
     def select_device(cls, device_id: int = 0) -> str:
-        """Make a device Paddle's current one, and return its name. ConfigError where there is none.
+        """Make a device Paddle's current one, and return its name. ConfigError if there is none.
 
         This first counts the devices. On some builds without a driver, `paddle.set_device` alone
         would end the process.
@@ -87,7 +87,7 @@ class ModelRunner:
     def admit(self, binding: StepBind) -> None:
         """Run a request in its slot, from the next step on.
 
-        Raises `SlotBusy` where the slot still has another request. A subclass may extend this, to
+        Raises `SlotBusy` if the slot still has another request. A subclass may extend this, to
         refuse a request with `RequestRefused`.
         """
         self._steady = None
@@ -140,7 +140,7 @@ class ModelRunner:
     def warm_up(self, rows: int = 1, tokens: int = 1, steps: int = 2) -> float:
         """Run a prefill and `steps` decode steps of made-up rows. Returns the seconds they took.
 
-        Their tokens are thrown away. Raises `TokenpipeError` where a request is bound.
+        Their tokens are thrown away. Raises `TokenpipeError` if a request is bound.
         """
         if self._launched or len(self._batch):
             raise TokenpipeError("warm_up: the batch must be empty")

@@ -38,7 +38,7 @@ _RUNNERS = {
 
 
 def runner_for(platform: str) -> type[ModelRunner]:
-    """Return the runner of a platform. ConfigError where there is none of that name."""
+    """Return the runner of a platform. ConfigError if there is none of that name."""
     try:
         return _RUNNERS[platform]
     except KeyError:

@@ -149,7 +149,7 @@ class BrokenModel(ProbeModel):
 
 
 def require(fact: object, otherwise: str) -> None:
-    """Raise AssertionError where a fact does not hold, also under -O."""
+    """Raise AssertionError if a fact does not hold, also under -O."""
     if not fact:
         raise AssertionError(otherwise)
 

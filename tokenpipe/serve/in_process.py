@@ -113,7 +113,7 @@ def _whole(
 class InProcessServer:
     """A server and its owner in one process; all methods run in the server's event loop.
 
-    `processes` has the engine's process. It is None where the caller runs the engine.
+    `processes` has the engine's process. It is None if the caller runs the engine.
     """
 
     def __init__(

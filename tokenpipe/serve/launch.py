@@ -98,7 +98,7 @@ class _Server:
             return 128 + second.number
 
     def _start(self) -> bool:
-        """Return False where a signal came first."""
+        """Return False if a signal came first."""
         resources = self._resources
         deadline = time.monotonic() + resources.topology.timeouts.startup_s
         self._processes.start(deadline)

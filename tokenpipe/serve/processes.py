@@ -43,7 +43,7 @@ class ServerProcesses:
         self._first = [self._kept.start(_with_deadline(spec, deadline)) for spec in specs]
 
     def wait_ready(self, deadline: float) -> bool:
-        """Wait until all children are ready; return False where a signal came first.
+        """Wait until all children are ready; return False if a signal came first.
 
         Raises StartupError.
         """
@@ -86,7 +86,7 @@ class ServerProcesses:
     def end(self, role: str, timeout_s: float) -> None:
         """Ask the child of a role to end, and kill it after `timeout_s`.
 
-        Raises SecondSignal where a second signal comes meanwhile.
+        Raises SecondSignal if a second signal comes meanwhile.
         """
         children = [child for child in self.children.living if child.spec.role == role]
         for child in children:

@@ -1,4 +1,4 @@
-"""Open the descriptors 0 to 2 where the process was started without them."""
+"""Open the descriptors 0 to 2 if the process was started without them."""
 
 from __future__ import annotations
 

@@ -65,7 +65,7 @@ class Died(NamedTuple):
 
     @property
     def explanation(self) -> str:
-        """The failure that the child sent, or the end of its log where it sent none."""
+        """The failure that the child sent, or the end of its log if it sent none."""
         if self.child.notify.failure.strip():
             return f"it reported:\n{self.child.notify.failure}"
         return f"its log ends:\n{self.log_tail}" if self.log_tail.strip() else "its log is empty"

@@ -38,7 +38,7 @@ class ChildLog:
 
 
 def make_log_dir(directory: Path) -> None:
-    """Make a directory and its parents with mode 0700 where they are missing.
+    """Make a directory and its parents with mode 0700 if they are missing.
 
     The instance's directory may be among them, and no other user may read it.
     """

@@ -30,7 +30,7 @@ class DeathPipe:
         self._close_child_fd()
 
     def close(self) -> None:
-        """Close our end. This kills the child where it still lives."""
+        """Close our end. This kills the child if it still lives."""
         self._close_child_fd()
         _open.discard(self)
         if self._our_fd >= 0:

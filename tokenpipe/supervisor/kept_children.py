@@ -34,7 +34,7 @@ class KeptChildren:
     """Starts children, kills late and silent ones, decides which dead ones are started again.
 
     The owner takes deaths from `children.poll()` and calls `died` for each. `died` raises `failure`
-    where the child is not started again.
+    if the child is not started again.
     """
 
     def __init__(
@@ -127,7 +127,7 @@ class KeptChildren:
         return {**said, **self._keeper.problems, **waiting}
 
     def died(self, died: Died, also: str = "") -> Restart:
-        """Log a death, what follows, and `also`. Raises `failure` where no restart follows."""
+        """Log a death, what follows, and `also`. Raises `failure` if no restart follows."""
         verdict = self._keeper.died(died.child.spec.name, self._clock())
         parts = (f"{died.child} {died.how}", str(verdict), also, died.explanation)
         what = "; ".join(filter(None, parts))

@@ -41,9 +41,9 @@ class Supervisor:
         keep_logs: bool = True,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """Make `log_dir` where it is missing. Without `keep_logs`, `close` removes the logs.
+        """Make `log_dir` if it is missing. Without `keep_logs`, `close` removes the logs.
 
-        Raises ConfigError where `log_dir` cannot be made.
+        Raises ConfigError if `log_dir` cannot be made.
         """
         _check_kernel()
         try:
@@ -67,7 +67,7 @@ class Supervisor:
         return tuple(self._living.values())
 
     def start(self, spec: ChildSpec) -> Child:
-        """Start a child and return before it is ready. StartupError where it cannot be started."""
+        """Start a child and return before it is ready. StartupError if it cannot be started."""
         self._check("start")
         log_path = self.log_dir / f"{spec.role}-{spec.rank}.log"
         try:
@@ -243,7 +243,7 @@ def _dropped(pid: int, living: dict[int, Child], epoll: select.epoll) -> None:
 
 
 def _check_kernel() -> None:
-    """Raise ConfigError where the kernel has no pidfds."""
+    """Raise ConfigError if the kernel has no pidfds."""
     try:
         os.close(os.pidfd_open(os.getpid()))
     except (AttributeError, OSError) as error:

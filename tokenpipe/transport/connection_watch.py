@@ -46,7 +46,7 @@ class _Connection:
             raise
 
     def update(self) -> bool:
-        """Read the kernel's count. Return False where the connection is closed."""
+        """Read the kernel's count. Return False if the connection is closed."""
         try:
             with self._borrow() as sock:
                 if _cookie(sock) != self._cookie:

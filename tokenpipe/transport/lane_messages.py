@@ -44,7 +44,7 @@ class LaneMessage(NamedTuple):
 
     instance: int
     source: int  # incarnation of who sends it
-    target: int  # incarnation of who shall read it, 0 where not known yet
+    target: int  # incarnation of who shall read it, 0 if not known yet
     type: str
     fields: dict[str, Any]
 
@@ -82,7 +82,7 @@ def unpack(frame: bytes) -> LaneMessage:
 
 
 def foreign_version(frame: bytes) -> int | None:
-    """Return the version of a lane message where it is not ours, else None."""
+    """Return the version of a lane message if it is not ours, else None."""
     # Every version begins so: an array of four whose first two items are small integers.
     if len(frame) > 3 and frame[0] == 0x94 and frame[1] == _core.KIND_LANE and frame[2] < 0x80:
         return frame[2] if frame[2] != VERSION else None

@@ -59,7 +59,7 @@ class MemoryLane:
         return MemorySenderPort(self, route.encode())
 
     def receiver(self) -> MemoryReceiverPort:
-        """Return the receiving port. Raises LaneBusy where the lane has one already."""
+        """Return the receiving port. Raises LaneBusy if the lane has one already."""
         if self._inbox is not None:
             raise LaneBusy(f"lane {self.lane} is already bound in this process")
         return MemoryReceiverPort(self)
@@ -91,7 +91,7 @@ class MemorySenderPort(_MemoryPort):
         lane._routes[route] = self._mailbox
 
     def send(self, frame: bytes) -> bool:
-        """Send a frame. It waits where the lane has no receiver yet."""
+        """Send a frame. It waits if the lane has no receiver yet."""
         inbox = self._shared._inbox
         if inbox is None:
             self._shared._waiting.append((self._route, frame))
@@ -100,7 +100,7 @@ class MemorySenderPort(_MemoryPort):
         return True
 
     def recv(self) -> bytes | None:
-        """Return one message, or None where there is none."""
+        """Return one message, or None if there is none."""
         taken = self._mailbox.take()
         self.idle = taken is None
         return None if taken is None else taken[1]
@@ -127,7 +127,7 @@ class MemoryReceiverPort(_MemoryPort):
             self._mailbox.put(*lane._waiting.popleft())
 
     def send(self, route: bytes, frame: bytes) -> bool:
-        """Answer. Return False where the route is gone."""
+        """Answer. Return False if the route is gone."""
         mailbox = self._shared._routes.get(route)
         if mailbox is None:
             return False

@@ -33,11 +33,11 @@ class SenderPort(Port, Protocol):
     """The sender's end: it sends frames and receives lane messages."""
 
     def send(self, frame: bytes, /) -> bool:
-        """Send a frame without waiting. Return False where the port cannot take it now."""
+        """Send a frame without waiting. Return False if the port cannot take it now."""
         ...
 
     def recv(self) -> bytes | None:
-        """Return one message, or None where there is none."""
+        """Return one message, or None if there is none."""
         ...
 
 
@@ -55,7 +55,7 @@ class ReceiverPort(Port, Protocol):
         ...
 
     def send(self, route: bytes, frame: bytes) -> bool:
-        """Answer without waiting. Return False where the route is gone or full."""
+        """Answer without waiting. Return False if the route is gone or full."""
         ...
 
     def recv_run(

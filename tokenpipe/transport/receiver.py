@@ -56,7 +56,7 @@ class LaneReceiver:
 
     @property
     def sender(self) -> int:
-        """The sender's incarnation, 0 where there is no sender."""
+        """The sender's incarnation, 0 if there is no sender."""
         return self._protocol.sender_state.incarnation
 
     @property
@@ -77,7 +77,7 @@ class LaneReceiver:
         return state.incarnation, state.since_ns, protocol.returned + 1, state.route
 
     def resume(self, sender: int, since_ns: int, expected: int, route: bytes) -> None:
-        """Go on where a receiver with this incarnation was, whose process died.
+        """Go on if a receiver with this incarnation was, whose process died.
 
         Call it before anything else. The sender notices nothing.
         """
@@ -155,7 +155,7 @@ class LaneReceiver:
 
     @property
     def next_deadline(self) -> float:
-        """The time at which a round is due; 0 where `peer_events` or `recv` has something now."""
+        """The time at which a round is due; 0 if `peer_events` or `recv` has something now."""
         protocol = self._protocol
         if protocol.sender_state.events or protocol.ready:
             return 0.0

@@ -62,7 +62,7 @@ class ReceiverProtocol:
         self._counts = dict.fromkeys(_COUNTERS, 0)
 
     def resume(self, sender: int, since_ns: int, expected: int, route: bytes, now: float) -> None:
-        """Go on where a receiver with this incarnation was."""
+        """Go on if a receiver with this incarnation was."""
         self.sender_state.resume(sender, since_ns, route, now)
         self.window = ReceiveWindow(expected, self._hold_bytes, started=sender != 0)
         self.returned = expected - 1

@@ -27,7 +27,7 @@ class SenderState:
     )
 
     def __init__(self, expects: Role, alive: Callable[[], bool]) -> None:
-        self.incarnation = 0  # 0 where there is no sender
+        self.incarnation = 0  # 0 if there is no sender
         self.route = b""
         self.since_ns = 0  # when the last welcomed sender was made
         self.ended = (0, 0)  # (incarnation, frames applied) of the last that ended

@@ -104,7 +104,7 @@ class ReceiveWindow:
         self._release(out)
 
     def missing(self) -> tuple[int, int] | None:
-        """Return the first missing range as (first, last), or None where nothing is missing."""
+        """Return the first missing range as (first, last), or None if nothing is missing."""
         if self.expected > self.known:
             return None
         last = min(self._held) - 1 if self._held else self.known

@@ -100,7 +100,7 @@ class ZmqSenderPort(_ZmqPort):
         self.send.idle = idle
 
     def recv(self) -> bytes | None:
-        """Return one message, or None where there is none."""
+        """Return one message, or None if there is none."""
         if not (self._found or self.readable()):
             return None
         self._found = False
@@ -200,7 +200,7 @@ class ZmqReceiverPort(_ZmqPort):
         return now + timing.TEND_SOON_S if soon else timing.on_grid(now, timing.PROBE_S)
 
     def send(self, route: bytes, frame: bytes) -> bool:
-        """Answer without waiting. Return False where the route is gone or full."""
+        """Answer without waiting. Return False if the route is gone or full."""
         self.idle = False
         try:
             self._send(route, _MORE)

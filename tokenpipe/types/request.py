@@ -18,18 +18,18 @@ class Request:
     client: int  # index of the client that owns the output
     prompt_token_ids: tuple[int, ...]
     params: SamplingParams
-    parent: int | None = None  # internal id of the first sample, for the others where n > 1
+    parent: int | None = None  # internal id of the first sample, for the others if n > 1
     sample_index: int = 0
     extra: bytes = b""
 
     @property
     def request_fields(self) -> dict[str, Any]:
-        """The fields that an API server put into `extra`. ValueError where it is no JSON object."""
+        """The fields that an API server put into `extra`. ValueError if it is no JSON object."""
         return request_fields_of(self.extra)
 
 
 def request_fields_of(extra: bytes) -> dict[str, Any]:
-    """Return the fields that an API server put into a request's `extra`, {} where it is empty.
+    """Return the fields that an API server put into a request's `extra`, {} if it is empty.
 
     `extra` is one JSON object in UTF-8. Its keys are names of the model card's `request_fields`.
     Raises ValueError for other bytes.

@@ -17,7 +17,7 @@ class Usage:
     prompt_tokens: int
     completion_tokens: int
     cached_tokens: int = 0  # prompt tokens from a cache, as the engine says
-    reasoning_tokens: int | None = None  # completion tokens, None where the engine does not say
+    reasoning_tokens: int | None = None  # completion tokens, None if the engine does not say
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +35,7 @@ class TokenLogprobs:
 
 @dataclass(slots=True)
 class OutputExtras:
-    """The extras of one `RequestOutput`. A field is None where nothing came.
+    """The extras of one `RequestOutput`. A field is None if nothing came.
 
     A logprob that is NaN is None here; `pooled` keeps NaN. The three lists about output tokens have
     one entry for each of `token_ids`. `RequestOutput` describes the fields.
@@ -65,12 +65,12 @@ class RequestOutput:
     token_ids: list[int]
     finish_reason: FinishReason | None = None
     stop_reason: int | str | None = None  # the token id or the stop string that ended the request
-    error: str | None = None  # what happened, where finish_reason is "error"
+    error: str | None = None  # what happened, if finish_reason is "error"
     error_code: ErrorCode = ErrorCode.NONE
     error_field: str | None = None  # name of the request's field that is to blame, or None
     logprobs: list[TokenLogprobs] | None = None  # one for each token, if the request asked for them
     usage: Usage | None = None  # in the last output only
-    text: str = ""  # "" where requests have no text
+    text: str = ""  # "" if requests have no text
     extras: OutputExtras | None = None  # what came beside the tokens; the properties below read it
 
     @property

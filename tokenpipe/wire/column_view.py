@@ -22,7 +22,7 @@ _Scalar = TypeVar("_Scalar", bound=np.generic)
 def column_view(
     columns: Mapping[int, bytes], column: int, dtype: type[_Scalar], n: int, default: int = 0
 ) -> NDArray[_Scalar]:
-    """Return a read-only view of a column, or `n` times `default` where it is absent."""
+    """Return a read-only view of a column, or `n` times `default` if it is absent."""
     raw = columns.get(column)
     if raw is not None:
         return np.frombuffer(raw, dtype)

@@ -38,7 +38,7 @@ _Scalar = TypeVar("_Scalar", bound=np.generic)
 
 
 class Payload:
-    """Reads the payload of one record from its beginning. FrameError where it is too short."""
+    """Reads the payload of one record from its beginning. FrameError if it is too short."""
 
     __slots__ = ("_at", "_data", "_end", "_name")
 
@@ -87,7 +87,7 @@ class Payload:
         return Scores(ids.reshape(n, each), values.reshape(n, each), self.ints(n))
 
     def end(self) -> None:
-        """Raise FrameError where bytes are left."""
+        """Raise FrameError if bytes are left."""
         if self._at != self._end:
             raise FrameError(f"{self._name}: {self._end - self._at} bytes too many")
 
@@ -181,7 +181,7 @@ def records(data: bytes, at: int, end: int) -> Iterator[tuple[int, Any]]:
 def unpack_error(data: bytes) -> tuple[str, str]:
     """Return (error, name of the field to blame) from a row's records, ("", "") without an error.
 
-    Raises FrameError where the records are malformed.
+    Raises FrameError if the records are malformed.
     """
     for kind, value in records(data, 0, len(data)):
         if kind == ERROR:

@@ -66,7 +66,7 @@ class ExtrasReader:
         """Take more bytes. Return the extras of the output tokens begin to end - 1, None for none.
 
         Extras that came without a token belong to the next token, or to the `last` output. Raises
-        FrameError where the bytes are malformed.
+        FrameError if the bytes are malformed.
         """
         if data:
             self._read(self._data + data)
@@ -87,7 +87,7 @@ class ExtrasReader:
         """Return the (cached, reasoning) tokens of a request's usage; reasoning may be None.
 
         `output_tokens` is the number of its output tokens, the most that reasoning can be.
-        `cached` counts where no extras have a number of cached tokens.
+        `cached` counts if no extras have a number of cached tokens.
         """
         known = cached if self._cached is None else min(self._cached, self._prompt_tokens)
         reasoning = self._reasoning

@@ -42,7 +42,7 @@ def got(raw: object) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Int:
-    """An integer in `low..high`, or None where `optional`. A bool is no integer."""
+    """An integer in `low..high`, or None if `optional`. A bool is no integer."""
 
     low: int
     high: int

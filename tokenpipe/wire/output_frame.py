@@ -70,7 +70,7 @@ class OutputFrame:
 
     @property
     def finish(self) -> U8:
-        """Index in types.FINISH_CODES for each row, uint8 [rows]; 0 where the request goes on."""
+        """Index in types.FINISH_CODES for each row, uint8 [rows]; 0 if the request goes on."""
         return column_view(self.columns, OutputColumn.FINISH, np.uint8, self.rows)
 
     @property

@@ -29,7 +29,7 @@ class StepBind:
 
     @property
     def request_fields(self) -> dict[str, Any]:
-        """The fields that an API server put into `extra`. ValueError where it is no JSON object."""
+        """The fields that an API server put into `extra`. ValueError if it is no JSON object."""
         return request_fields_of(self.extra)
 
 

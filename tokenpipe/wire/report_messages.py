@@ -88,7 +88,7 @@ class RankClosed:
 class ProcessorStarted:
     """The first report of a process. With `why` it begins without requests, for this reason.
 
-    Else it goes on where the process before it was.
+    Else it goes on if the process before it was.
     """
 
     why: Words = ""

@@ -76,20 +76,20 @@ class ArraySpec:
     limit: int = 1 << 16
 
     def encode(self, value: Sequence[Any]) -> list[Any]:
-        """Return the array of maps. ValueError where there are more than `limit`."""
+        """Return the array of maps. ValueError if there are more than `limit`."""
         if len(value) > self.limit:
             raise ValueError(f"expected at most {self.limit} entries, got {len(value)}")
         return [self.entry.encode(instance) for instance in value]
 
     def decode(self, raw: Any) -> tuple[Any, ...]:
-        """Return the tuple of instances. ValueError where the array is wrong."""
+        """Return the tuple of instances. ValueError if the array is wrong."""
         if type(raw) is not list or len(raw) > self.limit:
             raise ValueError(f"expected an array of at most {self.limit} maps, got {got(raw)}")
         return tuple(self.entry.decode(entry) for entry in raw)
 
 
 def map_spec(cls: type[Any]) -> MapSpec:
-    """Return the spec of a dataclass. TypeError where the annotation of a field has no spec."""
+    """Return the spec of a dataclass. TypeError if the annotation of a field has no spec."""
     hints = get_type_hints(cls, include_extras=True)
     specs: dict[str, Spec] = {}
     for field in fields(cls):

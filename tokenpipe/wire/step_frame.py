@@ -32,7 +32,7 @@ class StepFrame:
         """Unpack a frame. FrameError says what is malformed.
 
         A frame that continues the one before has no handles and no positions. They are taken from
-        `before`, the sender's previous frame. FrameError where `before` is another frame or None.
+        `before`, the sender's previous frame. FrameError if `before` is another frame or None.
         """
         header, columns = _core.unpack_step(frame)
         dp, tp, step, rows, tokens, mono_ns = header[4:]

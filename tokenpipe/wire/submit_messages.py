@@ -19,7 +19,7 @@ class Submit:
     external_id: Name
     prompt_token_ids: TokenIds
     params: Annotated[SamplingParams, PARAMS]
-    parent: U64 = 0  # key of the first sample where n > 1, else 0
+    parent: U64 = 0  # key of the first sample if n > 1, else 0
     sample_index: U32 = 0
     extra: Extra = b""
 

@@ -11,11 +11,11 @@ from tokenpipe.errors import RowError
 
 
 def as_array(values: Any, dtype: npt.DTypeLike, name: str = "array") -> Any:
-    """Return an object with a contiguous buffer, without a copy where that is possible.
+    """Return an object with a contiguous buffer, without a copy if that is possible.
 
     numpy arrays and other buffers are returned as they are: the packer checks and converts them. A
     DLPack producer (a host tensor of torch or Paddle) is shared. A list of numbers is converted to
-    `dtype`, or to int64 where it has larger ints. Raises a `RowError` that begins with `name` for a
+    `dtype`, or to int64 if it has larger ints. Raises a `RowError` that begins with `name` for a
     list that is no array, and for a tensor that is not on the host.
     """
     if isinstance(values, np.ndarray):

@@ -23,7 +23,7 @@ class Comeback:
     ) -> None:
         """`alive` and `engine` return whether the processor and the engine live.
 
-        `patience_s` is the longest wait for a next process, 0 where none is started.
+        `patience_s` is the longest wait for a next process, 0 if none is started.
         """
         self._alive = alive
         self._engine = engine

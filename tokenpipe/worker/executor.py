@@ -102,7 +102,7 @@ class RankPlace:
 class EngineSpec:
     """An executor's factory, as in `--engine module:factory --engine-arg name=value`.
 
-    Raises ConfigError where `target` names no factory.
+    Raises ConfigError if `target` names no factory.
     """
 
     target: str
@@ -124,7 +124,7 @@ class EngineSpec:
         return {ARGUMENTS_VARIABLE: json.dumps(dict(self.arguments))}
 
     def factory(self) -> Callable[..., Executor]:
-        """Import the factory. Raises ConfigError where there is none, or what its module raises."""
+        """Import the factory. Raises ConfigError if there is none, or what its module raises."""
         module_name, _, name = self.target.partition(":")
         try:
             module = import_module(module_name)

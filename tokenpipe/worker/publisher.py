@@ -48,8 +48,8 @@ class Publisher:
         tp_rank: tensor-parallel rank inside the DP rank.
         timeout_s: the longest wait for the processor. None takes the topology's `startup_s`.
 
-    Raises `ConfigError` for a rank that the topology does not have, `LaneBusy` where a living
-    process holds this rank, and `StartupError` where the processor does not answer in time.
+    Raises `ConfigError` for a rank that the topology does not have, `LaneBusy` if a living
+    process holds this rank, and `StartupError` if the processor does not answer in time.
     """
 
     def __init__(
@@ -128,7 +128,7 @@ class Publisher:
             logprobs: a `StepLogprobs` (its values are float32), or its first three as a tuple.
             drained: int64 handles without further rows, each named once; rows may be empty.
             step_ns: monotonic nanoseconds when the step's tokens were ready; None: now.
-            extras: data beside tokens, by index of the row; dropped where it is not OK or FINISHED.
+            extras: data beside tokens, by index of the row; dropped if it is not OK or FINISHED.
 
         A bad token, or a row too large for a frame, turns its own row into an error. After these
         exceptions nothing was sent or numbered:

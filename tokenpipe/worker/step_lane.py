@@ -78,7 +78,7 @@ class StepLaneReader:
         """Return the plans that came, in order. Waits for the first one, at most `timeout_s`.
 
         Returns [] on a timeout, and once `ended` is set, because the engine closed the lane. Raises
-        `LaneLost` where the engine died.
+        `LaneLost` if the engine died.
         """
         self._guard.check("StepLaneReader")
         if timeout_s <= 0 and not self._lane.is_due(self._clock()):
@@ -156,7 +156,7 @@ class StepLane:
     def send(self, plan: StepPlan) -> None:
         """Send a plan to all TP ranks. Never blocks.
 
-        Raises `LaneFull` where a worker has 64 MiB of plans unread, `FrameTooLarge` for a single
+        Raises `LaneFull` if a worker has 64 MiB of plans unread, `FrameTooLarge` for a single
         plan that is larger, and `LaneClosed`. Then no TP rank gets the plan.
         """
         self._guard.check("StepLane")
@@ -237,7 +237,7 @@ class _End:
         return len(self._waiting)
 
     def check(self, size: int) -> None:
-        """Raise where the lane cannot take a plan of at most `size` bytes."""
+        """Raise if the lane cannot take a plan of at most `size` bytes."""
         lane = self.lane.port.lane
         if self._last or self.lane.ending:
             raise LaneClosed(f"lane {lane} was ended")
