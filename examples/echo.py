@@ -40,7 +40,7 @@ def serve(pipe: tp.Pipeline, wanted: Callable[[], bool]) -> None:
                     waiting[request.internal_id] = request
                 case tp.AbortRequested(request):
                     waiting.pop(request.internal_id, None)
-                    aborts.append(request)  # the answer is Aborted, bound or not
+                    aborts.append(request)  # Aborted comes even if it is not bound
                 case tp.Rescheduled(request, handle):  # preempted, or its worker died
                     waiting[request.internal_id] = request  # the next bind continues it
                     frees.append(handle)

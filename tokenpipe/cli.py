@@ -86,7 +86,7 @@ def serve_command(
     ] = None,
     workers: Annotated[int | None, typer.Option(help="overrides api.workers")] = None,
 ) -> None:
-    """Start all processes of a topology. Its policies say which dead ones start again."""
+    """Start all processes of a topology. Its policies say which start again after a death."""
     read = Topology() if topology is None else Topology.load(topology)
     given = {"host": host, "port": port, "workers": workers}
     changes = {name: value for name, value in given.items() if value is not None}

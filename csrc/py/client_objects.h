@@ -28,7 +28,7 @@ typedef struct Inbox {
     PyObject *on_drop;         /* called with (key, request id) when a live stream is dropped */
     PyObject **wake;           /* waiters and futures of the consumers that can take an item now */
     uint32_t wake_count, wake_capacity;
-    uint32_t woken;  /* how many of them wake() has woken; its outermost call wakes the rest */
+    uint32_t woken;  /* how many of `wake` are woken; the outermost call of wake() wakes the rest */
     uint8_t waking;  /* wake() runs */
     uint8_t feeding; /* feed() runs */
 } Inbox;

@@ -1,6 +1,6 @@
 /* Reads a framework's tensor through the table of C functions that its type has. __dlpack__ and Paddle's
- * numpy() would work too, but they make a capsule or an array. With cold caches this takes ten times as long
- * as packing the tensor. */
+ * numpy() would work too, but they make a capsule or an array. With cold caches, making one takes ten
+ * times as long as packing the tensor. */
 #include "py/dlpack_binding.h"
 
 #define MAJOR     1 /* all versions with this major number begin the table in the same way */
@@ -32,7 +32,7 @@ typedef struct exchange {
 static const exchange *table_of(PyTypeObject *type) {
     PyObject *capsule = PyObject_GetAttrString((PyObject *)type, ATTRIBUTE);
     const exchange *table = capsule == NULL ? NULL : PyCapsule_GetPointer(capsule, CAPSULE);
-    Py_XDECREF(capsule); /* holds table: it is the type's, for ever */
+    Py_XDECREF(capsule); /* holds table: the type keeps it for ever */
     PyErr_Clear();
     return table != NULL && table->major == MAJOR && table->look != NULL ? table : NULL;
 }

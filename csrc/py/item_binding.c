@@ -159,7 +159,8 @@ static PyObject *take(Stream *self, uint32_t limit) {
     const uint32_t count = part ? limit : stream->len, offset = stream->offset;
     int last = count == stream->len && stream->finish != TP_FINISH_NONE;
     /* These two may run Python code, even code that drops the stream or takes from it. So they come first,
-     * and the stream is checked after them. holds count: it is compared. holds last: tp_item_extras sets it.
+     * and the stream is checked after them. holds count: stream->len is
+     * compared with it. holds last: tp_item_extras sets it.
      */
     PyObject *extras = stream->extras == NULL ? Py_NewRef(Py_None) : tp_item_extras(self, count, &last);
     PyObject *usage = extras == NULL ? NULL : last ? tp_item_usage(self, count) : Py_NewRef(Py_None);

@@ -26,7 +26,8 @@ typedef struct tp_saved_table {
 } tp_saved_table;
 
 typedef struct tp_saved_rank {
-    uint64_t last_step, any_step, instance, sender, seq; /* from `instance` on: of the basis */
+    uint64_t last_step, any_step;
+    uint64_t instance, sender, seq; /* of the basis, as are `rows` and `mixed` */
     uint32_t dp, rows, mixed, unused;
 } tp_saved_rank;
 

@@ -48,7 +48,7 @@ class Lanes:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.me = me
-        self.engine_gone = ""  # how `read` found the engine gone
+        self.engine_gone = ""  # why the engine is gone; "" if it is not
         self.waiter = Waiter()
         self._own = own_output
         self._receivers = (*outputs, own_output)

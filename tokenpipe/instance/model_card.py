@@ -124,7 +124,7 @@ def write_model_card(directory: Path, card: ModelCard) -> None:
 
 
 class ModelCardReader:
-    """An API server's end."""
+    """Reads the card in an API server."""
 
     def __init__(self, directory: Path) -> None:
         self._path = directory / MODEL_CARD_FILE
@@ -132,7 +132,7 @@ class ModelCardReader:
         self._card: ModelCard | None = None
 
     def read(self) -> ModelCard | None:
-        """Return the present card, None while there is none: no worker has been ready yet.
+        """Return the present card; None if no worker has been ready yet.
 
         The file is read again only if it has been replaced. If the system does not let it be
         read, for want of descriptors, say, the last card stays.

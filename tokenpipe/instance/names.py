@@ -82,7 +82,7 @@ def directory_name(base: Path, name: str, longest_lane: str) -> str:
     """Return the directory entry for an instance called `name`.
 
     The name itself if it is plain and leaves room for the longest socket, else a short digest
-    (which begins with "~", so that no plain name meets it).
+    (it begins with "~", as no plain name does).
     """
     if _PLAIN.match(name) and _fits(base / name / longest_lane):
         return name

@@ -51,7 +51,7 @@ def _serve(endpoint: str, index: int, journal: Journal | None, notifier: Notifie
     set_up_logs("processor", str(index), instance=name, form=log.format, level=log.level)
     claim = instance.claim("processor", str(index))
     life, why = next_life(index, topology, journal)
-    # The workers and the engine see the incarnation of the process before it, whose state it has.
+    # It has the state of the last process, so workers and engine see that one's incarnation.
     me = Peer("processor", str(index), life.incarnation)
     engine = Role("engine", "0")
     life.reports.insert(0, ProcessorStarted(why))

@@ -21,7 +21,10 @@ It allows 16 steps a ms, more than any model makes. The tokens of a faster worke
 in small frames, one for each read.
 """
 LOOK_S = 0.001
-"""How often turns that do not wait look at the deadlines, and in a flood ask the other ends."""
+"""How often a turn that does not wait looks at the deadlines.
+
+In a flood it then also asks the ends that are not those of workers.
+"""
 
 
 class End(Protocol):
@@ -44,9 +47,10 @@ class Ask(Enum):
 class Cadence:
     """Decides when the ends of one processor are served.
 
-    A turn calls `ask` and asks the ports of those ends. If none has a message, it waits for one, at
-    most `seconds`. Then it serves the ends that `serve` returns, and calls `fed` if workers are
-    among them. It passes other ends that it uses to `used`, because their deadlines may change.
+    A turn calls `ask`, and asks the ports of the ends that `ask` names. If none has a message, it
+    waits for one, at most `seconds`. Then it serves the ends that `serve` returns, and calls `fed`
+    if workers are among them. It passes other ends that it uses to `used`, because their deadlines
+    may change.
 
     A flood begins with a turn that could not read all frames of a worker, and ends with one that
     could. Turns in a flood do not wait. But while a client is behind, they are paced: they wait
@@ -111,7 +115,7 @@ class Cadence:
         flood_due, workers = self._flood_due, self._workers
         if flood_due is not None:
             resting = self._paced and now < flood_due
-            # In a flood, workers are served together. One that is due must not delay the others.
+            # In a flood, workers are served together: serving one puts off the next read of all.
             if not resting or not workers.isdisjoint(served):
                 served |= workers
         self._used |= served
